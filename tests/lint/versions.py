@@ -12,6 +12,8 @@ import sys
 from files import ROOT, tracked
 
 NAME = "base/version.h"
+# What the client compares for itself, and what it is there.
+SPOKEN = {"PROTOCOL": "kProtocolVersion", "FORMAT": "kFrameFormat"}
 # Where the project's version stands in what is deployed.
 DEPLOYED = {
     "deploy/container/Containerfile": r'(?:image\.version="|-t tensord:)([0-9.]+)',
@@ -54,16 +56,18 @@ def main() -> int:
             same(where, value, project)
     same("CHANGELOG.md", find(r"^## \[?(\d+\.\d+\.\d+)", changelog, "CHANGELOG.md"), project)
 
-    protocol = find(r"kProtocolVersion = (\d+)", header, NAME)
-    spoken = [
-        (path, value)
-        for path in tracked("client/*.py")
-        for value in re.findall(r"^PROTOCOL = (\d+)", path.read_text(), re.M)
-    ]
-    if len(spoken) != 1:
-        wrong.append(f"the client says PROTOCOL = N in {len(spoken)} places, one is needed")
-    for path, value in spoken:
-        same(str(path.relative_to(ROOT)), value, protocol)
+    texts = {path: path.read_text() for path in tracked("client/*.py")}
+    for name, constant in SPOKEN.items():
+        expected = find(rf"{constant} = (\d+)", header, NAME)
+        said = [
+            (path, value)
+            for path, text in texts.items()
+            for value in re.findall(rf"^{name} = (\d+)", text, re.M)
+        ]
+        if len(said) != 1:
+            wrong.append(f"the client says {name} = N in {len(said)} places, one is needed")
+        for path, value in said:
+            same(f"{name} of {path.relative_to(ROOT)}", value, expected)
 
     for constant in re.findall(r"constexpr \S+ (k\w+) =", header):
         value = find(rf'{constant} = "?([0-9A-Z]+)', header, NAME)

@@ -27,7 +27,7 @@ v1::CompileJob Job() {
 TEST(MutateMessage, MakesManyMessagesOfOne) {
   std::mt19937 random(1);
   std::set<std::string> made;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     v1::CompileJob job = Job();
     MutateMessage(&job, random);
     v1::CompileJob read;

@@ -27,6 +27,7 @@ inline v1::Graph FullGraph() {
   v1::Input* input = graph.add_inputs();
   input->set_name("x");
   input->set_is_parameter(true);
+  input->set_is_donated(true);
   v1::TensorMeta* meta = input->mutable_tensor();
   meta->set_dtype(v1::DTYPE_FLOAT32);
   meta->set_device(v1::DEVICE_TYPE_CPU);
