@@ -124,8 +124,8 @@ bool IsExpensive(const Tensor& t);
 Tensor RealizeIfExpensive(Builder& b, const Tensor& t);
 // Whether it is computed again by each reader of its rows along `dim`: those of a GPU that are too
 // long for the registers of a block, so that who reads them again reads memory, of values that cost
-// little. Logits that are bounded by a hyperbolic tangent are such; in memory they would be twice as
-// large as the product that they are made of.
+// little. Logits that are bounded by a hyperbolic tangent are such; in memory they would be twice
+// as large as the product that they are made of.
 bool IsComputedAgainInRows(const Builder& b, const Tensor& t, int dim);
 // The same for an argument, which keeps the type and the layout that eager gives it.
 Tensor RealizeArgumentIfExpensive(Builder& b, const Call& call, std::string_view name);

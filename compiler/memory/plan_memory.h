@@ -68,7 +68,7 @@ struct MemoryRules {
   bool segments = false;           // parts of the call may have workspaces of their own
   std::vector<bool> is_parameter;  // by input: it exists whether the call needs it or not
   bool releases_inputs = false;    // see CompileOptions
-  std::vector<bool> is_donated;    // by input: no stream of the job's reads it (Input of graph.proto)
+  std::vector<bool> is_donated;    // by input: see Input of graph.proto
 
   bool IsParameter(const BufferInfo& input) const { return Has(is_parameter, input); }
   bool IsDonated(const BufferInfo& input) const { return Has(is_donated, input); }

@@ -91,9 +91,9 @@ class Verifier {
       case v1::Buffer::kViewOf:
         return View(id);
       case v1::Buffer::kWorkspace:
-        if (buffer.has_donor() && (!buffer.standalone() ||
-                                   buffer.donor() >= static_cast<uint32_t>(plan_.inputs_size()) ||
-                                   !plan_.inputs(buffer.donor()).is_donated())) {
+        if (buffer.has_donor() &&
+            (!buffer.standalone() || buffer.donor() >= static_cast<uint32_t>(plan_.inputs_size()) ||
+             !plan_.inputs(buffer.donor()).is_donated())) {
           return Broken("buffer ", id, " has the memory of no input that is donated");
         }
         [[fallthrough]];

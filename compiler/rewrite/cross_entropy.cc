@@ -6,19 +6,16 @@
 namespace tensord::compiler {
 namespace {
 
-// What was cast to another type of float on the same device, or the value itself.
-int BeforeCasts(const GraphEditor& editor, int value) {
-  for (const Node* node = editor.Producer(value); node != nullptr && node->op == "aten::_to_copy";
-       node = editor.Producer(value)) {
-    const ValueId from = ValueOf(Argument(*node, "self"));
-    const TensorType &narrow = node->outputs[0], &wide = editor.TypeOf(from);
-    if (from.second != 0 || !IsFloating(narrow.dtype) || !IsFloating(wide.dtype) ||
-        narrow.device != wide.device) {
-      break;
-    }
-    value = from.first;
-  }
-  return value;
+// What was cast to `dtype` from a wider type of float on the same device, or the value itself: what
+// autograd makes of a widening of the log-softmax. Other casts are the user's own roundings.
+int BeforeCast(const GraphEditor& editor, int value, DType dtype) {
+  const Node* node = editor.Producer(value);
+  if (node == nullptr || node->op != "aten::_to_copy") return value;
+  const ValueId from = ValueOf(Argument(*node, "self"));
+  const TensorType &to_type = node->outputs[0], &from_type = editor.TypeOf(from);
+  const bool narrows = to_type.dtype == dtype && IsFloating(dtype) && IsFloating(from_type.dtype) &&
+                       ItemSize(from_type.dtype) > ItemSize(dtype);
+  return narrows && from.second == 0 && from_type.device == to_type.device ? from.first : value;
 }
 
 // The node that makes the loss's gradient, where the classes are the dimension of the softmax and
@@ -26,7 +23,8 @@ int BeforeCasts(const GraphEditor& editor, int value) {
 const Node* LossOf(const GraphEditor& editor, int i) {
   const Node& softmax = editor.node(i);
   if (softmax.op != "aten::_log_softmax_backward_data") return nullptr;
-  const int gradient = BeforeCasts(editor, Argument(softmax, "grad_output").value);
+  const DType dtype = editor.TypeOf(ValueOf(Argument(softmax, "output"))).dtype;
+  const int gradient = BeforeCast(editor, Argument(softmax, "grad_output").value, dtype);
   const Node* loss = editor.Producer(gradient);
   if (loss == nullptr ||
       (loss->op != "aten::nll_loss_backward" && loss->op != "aten::nll_loss2d_backward")) {

@@ -3,8 +3,9 @@
 //
 // Ensures: log-softmax's backward step over the gradient of a negative log likelihood is one
 // operator, `tensord::cross_entropy_backward`. The gradient has one element a row that is not zero,
-// so the row's sum that the step needs is that element: no pass over the classes is spent on it. Under
-// autocast the loss is computed in float32 of a narrow log-softmax: casts between the two go too.
+// so the row's sum that the step needs is that element: no pass over the classes is spent on it.
+// Under autocast the loss is computed in float32 of a narrow log-softmax: the gradient's cast back
+// goes too.
 #ifndef TENSORD_COMPILER_REWRITE_CROSS_ENTROPY_H_
 #define TENSORD_COMPILER_REWRITE_CROSS_ENTROPY_H_
 

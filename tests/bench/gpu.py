@@ -269,10 +269,8 @@ def _model_times(
     bench: Bench, case: gpu_models.GpuModel, training: bool, entry: dict[str, Any]
 ) -> None:
     device = bench.device
-    model, step = _model(bench, case, training)
-    runs = {"eager": step(model)}
     with bench.turns.preparing():
-        _prepare_model(bench, model, step, training, entry, runs)
+        runs = _prepared_model(bench, case, training, entry)
     with bench.turns.measuring():
         entry.update(bench.times(runs, device.step_seconds, bench.args.model_sample, warm=True))
         entry["queued"] = {
@@ -282,17 +280,14 @@ def _model_times(
         }
 
 
-def _prepare_model(
-    bench: Bench,
-    model: torch.nn.Module,
-    step: Callable[..., Callable[[], torch.Tensor]],
-    training: bool,
-    entry: dict[str, Any],
-    runs: dict[str, Callable[[], torch.Tensor]],
-) -> None:
-    """Adds a step of each backend to `runs`, which has eager's, compiled and compared with that;
-    their peak memory and seconds until the first is done go to the entry."""
+def _prepared_model(
+    bench: Bench, case: gpu_models.GpuModel, training: bool, entry: dict[str, Any]
+) -> dict[str, Callable[[], torch.Tensor]]:
+    """A step of eager and of each backend, compiled and compared with that; their peak memory and
+    the seconds until the first is done, which others may share, go to the entry."""
     device = bench.device
+    model, step = _model(bench, case, training)
+    runs = {"eager": step(model)}
 
     def base() -> int:
         """Before a backend begins: without gradients, which a graph would keep in its memory."""
@@ -326,12 +321,14 @@ def _prepare_model(
             if name == "tensord":
                 entry["stats"] = _compiled_stats()
             runs[name] = run
+    return runs
 
 
 def _model_profiles(
     bench: Bench, case: gpu_models.GpuModel, training: bool, entry: dict[str, Any]
 ) -> None:
-    model, step = _model(bench, case, training)
+    with bench.turns.preparing():
+        model, step = _model(bench, case, training)
     entry["profile"] = {}
     for name, told in bench.without_graphs().items():
         if name in entry:

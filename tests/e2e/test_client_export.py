@@ -172,25 +172,6 @@ def test_parameters_are_static(daemon):
     assert [i.is_parameter for i in daemon.graph("inference").inputs].count(True) == 2
 
 
-@pytest.mark.parametrize("returned", [False, True])
-def test_what_forward_saves_and_shows_nobody_is_donated(daemon, returned):
-    module = nn.Linear(3, 5)
-
-    def function(x):
-        y = module(x).tanh()  # saved
-        return (y, y.sin().sum()) if returned else y.sin().sum()
-
-    found = torch.compile(function, backend="tensord", fullgraph=True)(torch.randn(2, 3))
-    (found[1] if returned else found).backward()
-    inputs = daemon.graph("backward").inputs
-    saved = [i for i in inputs if [s.constant for s in i.tensor.sizes] == [2, 5]]
-    assert len(saved) >= 1
-    # The gradient of the result is none that forward made.
-    assert [i.is_donated for i in saved].count(True) == (0 if returned else 1)
-    assert not any(i.is_donated for i in inputs if i not in saved)
-    assert not any(i.is_donated for i in daemon.graph("forward").inputs)
-
-
 def test_arguments_are_complete_and_typed(daemon):
     graph = check(daemon, lambda x: torch.add(x, 2).sum(1), torch.randn(2, 3))
     add, total = graph.nodes

@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 from .. import passes, torch_compat
@@ -29,6 +30,7 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
     operators: those that the daemon lowers itself. off: the switches of passes that are off.
     """
     absent = AbsentGradients()
+    shows_memory = True  # of forward: its values say in whose memory each is
 
     def compiler(label: str) -> Callable[..., Any]:
         def compile_one(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
@@ -36,7 +38,11 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
             record = recorded_graphs.current()
             if record is not None and label != "backward":
                 record.note_forward()
+            nonlocal shows_memory
+            if label == "forward":
+                shows_memory = not _calls_graphs(module)
             donated = torch_compat.take_donations() if label == "backward" else frozenset()
+            donated = donated if shows_memory else frozenset()
 
             def compile_program(module: fx.GraphModule) -> Boxed:
                 return compile_graph(
@@ -90,3 +96,9 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
             return absent.spared(inner(module, example_inputs))
 
     return run
+
+
+def _calls_graphs(module: fx.GraphModule) -> bool:
+    """Whether it calls operators of graphs, whose results may be their arguments' memory without
+    that their fake values say so."""
+    return any(isinstance(n.target, torch._ops.HigherOrderOperator) for n in module.graph.nodes)

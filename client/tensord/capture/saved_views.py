@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import fallback
 from ..passes.insertion import (
     arguments,
     fake_mode_of,
@@ -32,56 +33,78 @@ DEVICES = ("cuda",)
 # What a copy frees beside itself: so much, and as much as it takes.
 LEAST_FREED_BYTES = 2 << 20
 
-# Views by strides that they are told: what lies otherwise would be another.
-_OF_ONE_LAYOUT = (_aten.as_strided.default, _aten.as_strided_scatter.default)
+# What is told strides, or says them: what lies otherwise would be another.
+_OF_ONE_LAYOUT = frozenset(
+    {
+        _aten.as_strided.default,
+        _aten.as_strided_scatter.default,
+        _aten._reshape_alias.default,
+        _aten.sym_stride.int,
+        _aten.sym_storage_offset.default,
+    }
+)
+# Operators that are promised eager's strides, as everybody's own are.
+_EXACT = (torch.Tag.needs_exact_strides, torch.Tag.needs_fixed_stride_order)
+_INDIFFERENT = ("aten", "prims", "tensord")
 
 
-class _NotKnown(Exception):
-    """How something lies in backward where an argument lies otherwise."""
+class _MustLieAsItDoes(Exception):
+    """Backward takes an argument that is laid out as it is; the message says where."""
 
 
 def copy_saved_views(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> int:
     """Changes both graphs in place; the number of copies. results: how many of forward's come
-    before those that are saved."""
+    before those that are saved.
+
+    A copy takes the view's name, by which torch finds what is saved among backward's arguments.
+    """
     mode = fake_mode_of(forward.graph)
     output = forward.graph.output_node()
     returned = list(arguments(output)[0])
     places = {node.name: node for node in backward.graph.find_nodes(op="placeholder")}
-    count = 0
+    copies: dict[fx.Node, fx.Node] = {}
     for views in _wasteful(forward, returned, results) if mode is not None else []:
         if any(view.name not in places for view in views):
             continue
-        copies = {}
-        for view in views:
-            call = functools.partial(insert_call, forward.graph, mode, inherited_meta(view))
-            with forward.graph.inserting_before(output):
-                copies[view] = call(_aten.clone.default, view)
+        made: dict[fx.Node, fx.Node] = {}
         try:
+            for view in views:
+                call = functools.partial(insert_call, forward.graph, mode, inherited_meta(view))
+                with forward.graph.inserting_before(output):
+                    made[view] = call(_aten.clone.default, view)
             values = _values_with(
-                backward,
-                {places[view.name]: copy.meta["val"] for view, copy in copies.items()},
-                mode,
+                backward, {places[view.name]: made[view].meta["val"] for view in views}, mode
             )
-        except Exception:  # it is left as it was
-            for copy in copies.values():
+        except Exception as error:
+            for copy in made.values():
                 forward.graph.erase_node(copy)
+            if not isinstance(error, _MustLieAsItDoes):
+                fallback.note(
+                    error, "a copy of what backward takes of a larger tensor", "is not made"
+                )
             continue
         for node, value in values.items():
             node.meta["val"] = value
             node.meta.pop("tensor_meta", None)
+        copies |= made
+    if copies:
+        for view, copy in copies.items():
+            name = view.name
+            view._rename(f"{name}_of_larger")
+            copy.name = name  # _rename() would find it taken
         returned[results:] = [copies.get(node, node) for node in returned[results:]]
-        count += len(copies)
-    if count:
         output.args = (returned,)
         forward.recompile()
-    return count
+    return len(copies)
 
 
 def _wasteful(forward: fx.GraphModule, returned: list[Any], results: int) -> list[list[fx.Node]]:
     """Views that are saved, by the memory of which they are the smaller part, and which nothing
     else keeps."""
     kept: set[int] = set()
-    for node in (*forward.graph.find_nodes(op="placeholder"), *returned[:results]):
+    graph = forward.graph
+    there = (*graph.find_nodes(op="placeholder"), *graph.find_nodes(op="get_attr"))
+    for node in (*there, *returned[:results]):
         if isinstance(node, fx.Node):
             kept |= memory_of(node)
     groups: dict[int, dict[fx.Node, None]] = defaultdict(dict)
@@ -108,7 +131,7 @@ def _values_with(
 ) -> dict[fx.Node, Any]:
     """The fake values of arguments that lie otherwise, and of what lies otherwise for that.
 
-    Raises what an operator raises that takes no such layout.
+    Raises _MustLieAsItDoes.
     """
     values: dict[fx.Node, Any] = dict(given)
 
@@ -119,16 +142,37 @@ def _values_with(
         changed = [x for x in node.all_input_nodes if x in values]
         if not changed or node.op == "output":
             continue
-        is_known = isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
-        if not is_known or node.target in _OF_ONE_LAYOUT:
-            raise _NotKnown(node.name)
+        if not _takes_any_layout(node):
+            raise _MustLieAsItDoes(node.name)
         args, kwargs = torch.utils._pytree.tree_map(value_of, (node.args, node.kwargs))
-        with mode:
-            value = node.target(*args, **kwargs)
+        try:
+            with mode:
+                value = node.target(*args, **kwargs)
+        except RuntimeError as error:  # as a view's that cannot be one of what lies so
+            raise _MustLieAsItDoes(node.name) from error
         memory = {m for x in changed for m in memory_in(values[x])}
         if memory_in(value) & memory or _layouts(value) != _layouts(node.meta["val"]):
             values[node] = value
     return values
+
+
+def _takes_any_layout(node: fx.Node) -> bool:
+    """Also: and sizes that are known, of results that no data decides."""
+    if "unbacked_bindings" in node.meta or not all(map(_is_static, tensors_in(node.meta["val"]))):
+        return False
+    if node.target is operator.getitem:
+        return True
+    return (
+        isinstance(node.target, torch._ops.OpOverload)
+        and node.target.namespace in _INDIFFERENT
+        and node.target not in _OF_ONE_LAYOUT
+        and not any(tag in node.target.tags for tag in _EXACT)
+    )
+
+
+def _is_static(tensor: torch.Tensor) -> bool:
+    numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    return all(isinstance(number, int) for number in numbers)
 
 
 def _layouts(value: Any) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,14 +80,16 @@ def take_donations() -> frozenset[int]:
 
     Also lets backward run twice (retain_graph): 2.11 to 2.13 refuse that where they found such
     tensors, and programs look for themselves, each time, whether somebody has them. Where
-    subclasses of tensors are taken apart, it is refused as before, and none are found.
+    subclasses of tensors are taken apart, it is refused as before.
     """
     donated = _of_forward("bw_donated_idxs")
     if not donated:
         return frozenset()
     _forward_metadata().bw_donated_idxs = []
-    # Objects that are no tensors come before tensors, and the numbers do not count them.
-    return frozenset() if _of_forward("num_opaque_objects_saved_for_bw") else frozenset(donated)
+    # 2.11 to 2.13: the numbers do not count tokens of effects, which are forward's first results,
+    # nor, in some versions, objects that are no tensors.
+    counts = ("tokens", "num_opaque_objects_saved_for_bw")
+    return frozenset() if any(map(_of_forward, counts)) else frozenset(donated)
 
 
 def gradients_may_be_absent(count: int) -> bool:

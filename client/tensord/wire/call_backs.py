@@ -217,14 +217,14 @@ class CallBackExporter:
                 takes.append(("size", len(sizes)))
                 sizes.append(self._exporter.symbols.convert(outside.meta["val"]))
         gives, outputs, keeps = self._results(node)
-        computed = [number for value, number in numbers.items() if _is_computed(value)]
+        passing = [number for value, number in numbers.items() if self._may_change(value)]
         self._steps.append(
             CallBack(
                 module,
                 takes,
                 gives,
                 [],
-                frozenset(computed if keeps else ()),
+                frozenset(passing if keeps else ()),
                 node.meta.get(REASONS, {}),
             )
         )
@@ -235,6 +235,14 @@ class CallBackExporter:
             _list(_Argument(integer=size) for size in sizes),
         ]
         return graph_pb2.Node(op=OPERATOR, args=arguments, outputs=outputs, name=node.name)
+
+    def _may_change(self, node: fx.Node) -> bool:
+        """True for what the plan computes, and for an input that it may overwrite: the memory may
+        be used again within the call."""
+        producer = producer_of(node)
+        if producer.op == "placeholder":
+            return self._exporter.is_donated(producer)
+        return producer.op != "get_attr"
 
     def finished(self, returns: Iterable[int | None]) -> list[CallBack]:
         """All steps; each drops the slots that it is the last to read, but for what the graph
@@ -309,11 +317,6 @@ def leaves(value: Any) -> list[Any]:
 
 def _list(items: Iterable[graph_pb2.Argument]) -> graph_pb2.Argument:
     return _Argument(list=graph_pb2.ArgumentList(items=items))
-
-
-def _is_computed(node: fx.Node) -> bool:
-    """True for what the plan computes: its memory may be used again within the call."""
-    return producer_of(node).op not in ("placeholder", "get_attr")
 
 
 def _is_plain_number(value: Any) -> bool:

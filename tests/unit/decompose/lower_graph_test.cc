@@ -135,13 +135,13 @@ TEST(LowerGraphTest, NorAreTheyWhereTheStatisticsAreSaved) {
     const v1::TensorMeta meta = g.Meta(sizes), narrow = g.Meta(sizes, v1::DTYPE_BFLOAT16),
                          number = g.Meta({8, 1});
     const Ref bounded = g.Node("aten::tanh", {g.Input(narrow)}, narrow);
-    const Ref wide = g.Node(
-        "aten::_to_copy", {bounded, v1::DTYPE_FLOAT32, nullptr, nullptr, nullptr, false, nullptr},
-        meta);
+    const Ref wide =
+        g.Node("aten::_to_copy",
+               {bounded, v1::DTYPE_FLOAT32, nullptr, nullptr, nullptr, false, nullptr}, meta);
     const Ref both = g.Node("tensord::softmax_statistics", {wide, 1}, {number, number});
     const Ref centered = g.Node("aten::sub.Tensor", {wide, both.result(0), 1}, meta);
-    g.Output(g.Node("aten::select.int", {centered, 1, 3},
-                    g.Meta({8}, v1::DTYPE_FLOAT32, {columns})));
+    g.Output(
+        g.Node("aten::select.int", {centered, 1, 3}, g.Meta({8}, v1::DTYPE_FLOAT32, {columns})));
     const Program program = Lower(g);
     return std::ranges::count_if(program.buffers, [&](const compiler::BufferInfo& buffer) {
       return buffer.kind == BufferKind::kComputed && sym::Product(buffer.sizes).Is(8 * columns);

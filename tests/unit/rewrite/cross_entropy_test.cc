@@ -62,8 +62,8 @@ TEST(CrossEntropy, CastsBetweenTheTwoGoToo) {
   const Ref logarithm = g.Input(Shape{});
   const Ref total = g.Node("aten::exp", {logarithm}, g.Meta(Shape{}));
   const Ref loss =
-      g.Node("aten::nll_loss_backward",
-             {grad, to(g, y, kF32), target, nullptr, kMean, -100, total}, g.Meta({6, 5}));
+      g.Node("aten::nll_loss_backward", {grad, to(g, y, kF32), target, nullptr, kMean, -100, total},
+             g.Meta({6, 5}));
   g.Output(g.Node("aten::_log_softmax_backward_data", {to(g, loss, kBf16), y, 1, kBf16},
                   g.Meta({6, 5}, kBf16)));
   const compiler::Graph before = Imported(g);
