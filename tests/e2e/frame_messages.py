@@ -6,10 +6,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from tensord.frames.environment import FORMAT
 from tensord.v1 import frame_pb2, requests_pb2
 from tensord.wire import rpc
-
-FORMAT = 4
 
 
 def digest(name: str) -> bytes:

@@ -242,10 +242,10 @@ def test_export_error_leaves_the_rest_compiled(lenient, monkeypatch):
 
     whole = compile_graph.export.export
 
-    def refusing(module, static=()):
+    def refusing(module, static=(), donated=()):
         if any("sin" in node.name for node in module.graph.nodes):
             raise ExportError("sin has no form on the wire")
-        return whole(module, static)
+        return whole(module, static, donated)
 
     monkeypatch.setattr(compile_graph.export, "export", refusing)
     x = torch.randn(4, 2)
