@@ -128,6 +128,12 @@ KNOWN: tuple[Excuse, ...] = (
         " itself, so that it depends on how wide the machine's vectors are",
     ),
     Excuse(
+        r"^logit\|.*\|special\|gradient\|.*\|cpu",
+        r"too far off: at \[.*\] 0\.0, eager nan, float64 nan",
+        "the gradient of NaN between bounds: eager on the CPU has 0 in whole vectors, as torch's"
+        " decomposition everywhere, and NaN in what is left of a row",
+    ),
+    Excuse(
         r"^nn\.functional\.hardtanh\|float32\|special\|gradient\|.*\|cpu",
         r"too far off: at \[(2, 2|14)\] -?2\.5, eager 0\.0, float64 0\.0",
         "the gradient at NaN, which is at these places: eager's vectors give 0, and what is left"
