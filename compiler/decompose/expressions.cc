@@ -100,9 +100,9 @@ bool IsExpensive(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.rea
 bool IsComputedAgainInRows(const Builder& b, const Tensor& t, int dim) {
   constexpr int64_t kLeastLongRow = 16384;
   constexpr int kMostCost = 60, kMostReads = 2;
-  return b.device() == v1::DEVICE_TYPE_CUDA && t.rank() > 0 &&
-         (t.dtype() == kFloat32 || ItemSize(t.dtype()) == 2) && t.cost() <= kMostCost &&
-         t.reads() <= kMostReads && sym::Hint(t.sizes()[dim]) >= kLeastLongRow;
+  return b.device() == v1::DEVICE_TYPE_CUDA && t.rank() > 0 && t.dtype() == kFloat32 &&
+         t.cost() <= kMostCost && t.reads() <= kMostReads &&
+         sym::Hint(t.sizes()[dim]) >= kLeastLongRow;
 }
 
 Value AllOf(Recorder& ops, const std::vector<Value>& conditions) {

@@ -122,13 +122,13 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes);
 bool IsExpensive(const Tensor& t);
 // What several loops read: in memory where computing it again is expensive.
 Tensor RealizeIfExpensive(Builder& b, const Tensor& t);
-// Whether it is computed again by each reader of its rows along `dim`: those of a GPU that are too
-// long for the registers of a block, so that who reads them again reads memory, of values that cost
-// little. Logits that are bounded by a hyperbolic tangent are such; in memory they would be twice
-// as large as the product that they are made of.
-bool IsComputedAgainInRows(const Builder& b, const Tensor& t, int dim);
 // The same for an argument, which keeps the type and the layout that eager gives it.
 Tensor RealizeArgumentIfExpensive(Builder& b, const Call& call, std::string_view name);
+// Whether a float32 is computed again by each reader of its rows along `dim`: those of a GPU that
+// are too long for the registers of a block, so that who reads them again reads memory, of values
+// that cost little. Logits that are bounded by a hyperbolic tangent are such; in memory they would
+// be twice as large as the product that they are made of.
+bool IsComputedAgainInRows(const Builder& b, const Tensor& t, int dim);
 
 // The type in which a decomposed operator computes: the compute type, float32 for integers and
 // bools.

@@ -121,7 +121,7 @@ class Lowerer {
   }
 
   // Without those that compute the value again rather than read it from memory.
-  int CountOfReaders(ValueId value, const Tensor& t) const {
+  int CountOfReaders(ValueId value, const Tensor& t) {
     int count = uses_.Count(value);
     for (const int reader : uses_.Readers(value)) {
       if (reader == static_cast<int>(graph_.nodes.size())) continue;
@@ -129,7 +129,8 @@ class Lowerer {
       if (node.op != "tensord::softmax_statistics") continue;
       const auto dim = Argument(node, "dim").integer.AsConstant();
       const auto normalized = NormalizeDim(dim.value_or(-1), t.rank());
-      if (normalized.ok() && IsComputedAgainInRows(builder_, t, *normalized)) --count;
+      if (!normalized.ok()) continue;
+      if (IsComputedAgainInRows(builder_, ToFloat(builder_, t), *normalized)) --count;
     }
     return count;
   }

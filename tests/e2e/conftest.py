@@ -190,3 +190,10 @@ def start(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
     yield begin
     for daemon in started:
         daemon.close()
+
+
+@pytest.fixture
+def library() -> Iterator[torch.library.Library]:
+    """Of operators of a test's own, tensord_test::*, until it ends."""
+    with torch.library._scoped_library("tensord_test", "FRAGMENT") as made:
+        yield made

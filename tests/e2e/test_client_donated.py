@@ -3,23 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from tensord.capture import saved_views
 from tensord.wire import export
-from torch import Tensor, fx, nn
+from torch import fx, nn
 from torch._higher_order_ops import effects
 from torch._subclasses.fake_tensor import FakeTensorMode
-
-
-@pytest.fixture
-def library() -> Iterator[torch.library.Library]:
-    with torch.library._scoped_library("tensord_test", "FRAGMENT") as made:
-        yield made
 
 
 def backward_inputs(daemon: Any) -> list[Any]:
@@ -103,79 +94,3 @@ def test_a_call_back_that_keeps_a_donated_argument_has_a_copy(donated):
     assert [i.is_donated for i in exported.graph.inputs] == [bool(donated)]
     first = exported.call_backs[0]
     assert set(first.copies) == ({0} if donated else set())
-
-
-# ---- Views that are saved as copies
-
-
-@pytest.fixture
-def _views_are_copied(monkeypatch):
-    monkeypatch.setattr(saved_views, "DEVICES", ("cpu",))
-    monkeypatch.setattr(saved_views, "LEAST_FREED_BYTES", 1 << 10)
-
-
-def test_a_copy_is_found_by_hooks_of_saved_tensors(daemon, _views_are_copied):
-    """Which torch compiles into both graphs."""
-
-    def function(x, w):
-        whole = x @ w
-        part, rest = whole[:, :16], whole[:, 16:]
-        return (part.sin() * part).sum() * 2 + rest.sum()
-
-    x, w = torch.randn(64, 32, requires_grad=True), torch.randn(32, 64, requires_grad=True)
-    wanted = torch.autograd.grad(function(x, w), [x, w])
-    pack, unpack = fx.symbolic_trace(lambda t: t.to(torch.float64)), fx.symbolic_trace(_narrow)
-    pack.meta["user_string"], unpack.meta["user_string"] = "pack", "unpack"
-    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-        got = torch.compile(function, backend="tensord", fullgraph=True)(x, w)
-    torch.testing.assert_close(torch.autograd.grad(got, [x, w]), wanted, rtol=1e-4, atol=1e-4)
-
-
-def _narrow(t: Tensor) -> Tensor:
-    return t.to(torch.float32)
-
-
-def test_operators_of_others_get_eagers_strides(daemon, library, _views_are_copied):
-    library.define("packed(Tensor v) -> Tensor")
-    library.define("packed_backward(Tensor v, Tensor g) -> Tensor")
-
-    def backward(v, g):
-        assert v.stride(0) == 64, v.stride()
-        return v.cos() * g
-
-    library.impl("packed", torch.sin, "CompositeExplicitAutograd")
-    library.impl("packed_backward", backward, "CompositeExplicitAutograd")
-    for name in ("packed", "packed_backward"):
-        torch.library.register_fake(
-            f"tensord_test::{name}", lambda v, *_: v.new_empty(v.shape), lib=library
-        )
-    operators = torch.ops.tensord_test
-    torch.library.register_autograd(
-        "tensord_test::packed",
-        lambda ctx, g: operators.packed_backward(ctx.saved_tensors[0], g),
-        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
-        lib=library,
-    )
-    x, w = torch.randn(64, 32, requires_grad=True), torch.randn(32, 64, requires_grad=True)
-    wanted = torch.autograd.grad((x @ w)[:, :16].sin().sum(), [x, w])
-    run = torch.compile(
-        lambda x, w: operators.packed((x @ w)[:, :16]).sum(), backend="tensord", fullgraph=True
-    )
-    got = torch.autograd.grad(run(x, w), [x, w])
-    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
-
-
-# ---- Casts in front of a loss
-
-
-@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16])
-def test_a_cast_that_the_user_wrote_rounds_gradients(daemon, dtype):
-    x = torch.randn(16, 8, requires_grad=True)
-    target = torch.randint(8, (16,))
-
-    def loss(x):
-        return F.nll_loss(F.log_softmax(x, 1).to(dtype).float(), target) * 1.37
-
-    (wanted,) = torch.autograd.grad(loss(x), x)
-    got = torch.compile(loss, backend="tensord", fullgraph=True)(x)
-    torch.testing.assert_close(torch.autograd.grad(got, x)[0], wanted, rtol=1e-4, atol=1e-6)

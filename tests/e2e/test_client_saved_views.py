@@ -18,7 +18,7 @@ WIDTH = HEADS * DEPTH
 @pytest.fixture(autouse=True)
 def _on_cpus_too(monkeypatch):
     monkeypatch.setattr(saved_views, "DEVICES", ("cpu",))
-    monkeypatch.setattr(saved_views, "LEAST_FREED_BYTES", 1 << 16)
+    monkeypatch.setattr(saved_views, "LEAST_FREED_BYTES", 1 << 10)
 
 
 class Attention(nn.Module):
@@ -120,3 +120,54 @@ def test_what_backward_takes_by_its_strides_is_left(by_strides):
     assert [n.op for n in modules[0].graph.nodes].count("call_function") == 3 + int(not by_strides)
     found = [n.meta["val"].stride() for n in modules[1].graph.nodes if n.op != "output"]
     assert found[:2] == ([(64, 1), (64, 1)] if by_strides else [(8, 1), (1, 8)])
+
+
+def test_a_copy_is_found_by_hooks_of_saved_tensors(daemon):
+    """Which torch compiles into both graphs."""
+
+    def function(x, w):
+        whole = x @ w
+        part, rest = whole[:, :16], whole[:, 16:]
+        return (part.sin() * part).sum() * 2 + rest.sum()
+
+    x, w = torch.randn(64, 32, requires_grad=True), torch.randn(32, 64, requires_grad=True)
+    wanted = torch.autograd.grad(function(x, w), [x, w])
+    pack, unpack = fx.symbolic_trace(lambda t: t.to(torch.float64)), fx.symbolic_trace(_narrow)
+    pack.meta["user_string"], unpack.meta["user_string"] = "pack", "unpack"
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        got = torch.compile(function, backend="tensord", fullgraph=True)(x, w)
+    torch.testing.assert_close(torch.autograd.grad(got, [x, w]), wanted, rtol=1e-4, atol=1e-4)
+
+
+def _narrow(t: torch.Tensor) -> torch.Tensor:
+    return t.to(torch.float32)
+
+
+def test_operators_of_others_get_eagers_strides(daemon, library):
+    library.define("packed(Tensor v) -> Tensor")
+    library.define("packed_backward(Tensor v, Tensor g) -> Tensor")
+
+    def backward(v, g):
+        assert v.stride(0) == 64, v.stride()
+        return v.cos() * g
+
+    library.impl("packed", torch.sin, "CompositeExplicitAutograd")
+    library.impl("packed_backward", backward, "CompositeExplicitAutograd")
+    for name in ("packed", "packed_backward"):
+        torch.library.register_fake(
+            f"tensord_test::{name}", lambda v, *_: v.new_empty(v.shape), lib=library
+        )
+    operators = torch.ops.tensord_test
+    torch.library.register_autograd(
+        "tensord_test::packed",
+        lambda ctx, g: operators.packed_backward(ctx.saved_tensors[0], g),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+        lib=library,
+    )
+    x, w = torch.randn(64, 32, requires_grad=True), torch.randn(32, 64, requires_grad=True)
+    wanted = torch.autograd.grad((x @ w)[:, :16].sin().sum(), [x, w])
+    run = torch.compile(
+        lambda x, w: operators.packed((x @ w)[:, :16]).sum(), backend="tensord", fullgraph=True
+    )
+    got = torch.autograd.grad(run(x, w), [x, w])
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)

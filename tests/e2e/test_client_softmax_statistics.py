@@ -119,3 +119,16 @@ def test_a_result_that_leaves_is_the_same(daemon):
     got = torch.compile(lambda x: F.log_softmax(x, -1), backend="tensord")(x)
     torch.testing.assert_close(got, F.log_softmax(x, -1))
     assert got.is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16])
+def test_a_cast_that_the_user_wrote_rounds_gradients(daemon, dtype):
+    x = torch.randn(16, 8, requires_grad=True)
+    target = torch.randint(8, (16,))
+
+    def loss(x):
+        return F.nll_loss(F.log_softmax(x, 1).to(dtype).float(), target) * 1.37
+
+    (wanted,) = torch.autograd.grad(loss(x), x)
+    got = torch.compile(loss, backend="tensord", fullgraph=True)(x)
+    torch.testing.assert_close(torch.autograd.grad(got, x)[0], wanted, rtol=1e-4, atol=1e-6)

@@ -101,19 +101,21 @@ def copy_saved_views(forward: fx.GraphModule, backward: fx.GraphModule, results:
 def _wasteful(forward: fx.GraphModule, returned: list[Any], results: int) -> list[list[fx.Node]]:
     """Views that are saved, by the memory of which they are the smaller part, and which nothing
     else keeps."""
-    kept: set[int] = set()
-    graph = forward.graph
-    there = (*graph.find_nodes(op="placeholder"), *graph.find_nodes(op="get_attr"))
-    for node in (*there, *returned[:results]):
-        if isinstance(node, fx.Node):
-            kept |= memory_of(node)
     groups: dict[int, dict[fx.Node, None]] = defaultdict(dict)
     for node in returned[results:]:
         value = node.meta.get("val") if isinstance(node, fx.Node) else None
         if isinstance(value, torch.Tensor) and value.device.type in DEVICES:
             for memory in memory_of(node):
                 groups[memory][node] = None
-    return [list(nodes) for memory, nodes in groups.items() if memory not in kept and _waste(nodes)]
+    wasteful = {memory: list(nodes) for memory, nodes in groups.items() if _waste(nodes)}
+    if not wasteful:
+        return []
+    graph = forward.graph
+    there = (*graph.find_nodes(op="placeholder"), *graph.find_nodes(op="get_attr"))
+    for node in (*there, *returned[:results]):
+        for memory in memory_of(node) if isinstance(node, fx.Node) else ():
+            wasteful.pop(memory, None)
+    return list(wasteful.values())
 
 
 def _waste(nodes: dict[fx.Node, None]) -> bool:

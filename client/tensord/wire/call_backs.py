@@ -241,7 +241,7 @@ class CallBackExporter:
         be used again within the call."""
         producer = producer_of(node)
         if producer.op == "placeholder":
-            return self._exporter.is_donated(producer)
+            return producer in self._exporter.donated
         return producer.op != "get_attr"
 
     def finished(self, returns: Iterable[int | None]) -> list[CallBack]:

@@ -66,8 +66,8 @@ class Exporter:
         self.static_inputs = static_inputs
         self.opaque_inputs = opaque_inputs
         self.nodes = list(module.graph.nodes)
-        placeholders = [node for node in self.nodes if node.op == "placeholder"]
-        self.donated = {placeholders[index] for index in donated_inputs}
+        self.placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        self.donated = {self.placeholders[index] for index in donated_inputs}
         values = [node.meta.get("val") for node in self.nodes]
         self.symbols = Symbols(torch_compat.shape_env_of(leaves(values)))
         self.graph = graph_pb2.Graph()
@@ -80,7 +80,7 @@ class Exporter:
         self.call_backs = CallBackExporter(self)
 
     def run(self) -> Exported:
-        placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        placeholders = self.placeholders
         live = live_nodes(self.nodes)
         kept = [
             i
@@ -164,17 +164,13 @@ class Exporter:
         entry = self.graph.inputs.add(
             name=node.name,
             is_parameter=index in self.static_inputs,
-            is_donated=self.is_donated(node),
+            is_donated=node in self.donated,
         )
         if isinstance(value, torch.Tensor):
             entry.tensor.CopyFrom(self.meta(value))
         else:
             entry.size.CopyFrom(self.symbols.convert(value))
         self.numbers[node] = len(self.graph.inputs) - 1
-
-    def is_donated(self, placeholder: fx.Node) -> bool:
-        """Whether the call may overwrite an argument."""
-        return placeholder in self.donated
 
     def add_large(self, node: fx.Node, tensor: torch.Tensor, extra: list[torch.Tensor]) -> None:
         self.node = node

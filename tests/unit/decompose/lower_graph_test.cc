@@ -107,6 +107,13 @@ TEST(LowerGraphTest, ExpensiveValuesReadTwiceAreRealized) {
   EXPECT_EQ(Lower(g).operations.size(), 3u);
 }
 
+// How many buffers of so many elements the program computes.
+int64_t ComputedBuffers(const Program& program, int64_t elements) {
+  return std::ranges::count_if(program.buffers, [&](const compiler::BufferInfo& buffer) {
+    return buffer.kind == BufferKind::kComputed && sym::Product(buffer.sizes).Is(elements);
+  });
+}
+
 // What a softmax of long rows reads is computed again on a GPU, where no block keeps such a row: in
 // float32 it would be twice as large as the product that it is made of.
 TEST(LowerGraphTest, BoundedLogitsOfLongRowsAreNotStored) {
@@ -117,10 +124,7 @@ TEST(LowerGraphTest, BoundedLogitsOfLongRowsAreNotStored) {
     const Ref bounded = g.Node("aten::tanh", {g.Input(narrow)}, narrow);
     const Ref logs = g.Node("aten::_log_softmax", {bounded, 1, true}, meta);
     g.Output(g.Node("aten::select.int", {logs, 1, 3}, g.Meta({8}, v1::DTYPE_FLOAT32, {columns})));
-    const Program program = Lower(g);
-    return std::ranges::count_if(program.buffers, [&](const compiler::BufferInfo& buffer) {
-      return buffer.kind == BufferKind::kComputed && sym::Product(buffer.sizes).Is(8 * columns);
-    });
+    return ComputedBuffers(Lower(g), 8 * columns);
   };
   EXPECT_EQ(computed_rows(v1::DEVICE_TYPE_CUDA, 32000), 0);
   EXPECT_EQ(computed_rows(v1::DEVICE_TYPE_CUDA, 1000), 1);
@@ -142,10 +146,7 @@ TEST(LowerGraphTest, NorAreTheyWhereTheStatisticsAreSaved) {
     const Ref centered = g.Node("aten::sub.Tensor", {wide, both.result(0), 1}, meta);
     g.Output(
         g.Node("aten::select.int", {centered, 1, 3}, g.Meta({8}, v1::DTYPE_FLOAT32, {columns})));
-    const Program program = Lower(g);
-    return std::ranges::count_if(program.buffers, [&](const compiler::BufferInfo& buffer) {
-      return buffer.kind == BufferKind::kComputed && sym::Product(buffer.sizes).Is(8 * columns);
-    });
+    return ComputedBuffers(Lower(g), 8 * columns);
   };
   EXPECT_EQ(computed_rows(32000), 0);
   EXPECT_EQ(computed_rows(1000), 1);
