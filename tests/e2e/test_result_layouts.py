@@ -110,3 +110,50 @@ def test_zeros_lie_as_what_they_replace() -> None:
 
     run = torch.compile(function, backend="tensord", fullgraph=True)
     _check(run(), function(), ["columns", "rows"])
+
+
+BATCH_NORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "inference": lambda x: torch.nn.functional.batch_norm(
+        x, torch.zeros(4, dtype=x.dtype), torch.ones(4, dtype=x.dtype)
+    ),
+    "training": lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+    "native": lambda x: torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[0],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("norm", BATCH_NORMS)
+def test_batch_norms(norm: str, dtype: torch.dtype) -> None:
+    """Row by row on CPUs, or in channels-last memory where the image is, from layers too."""
+    images = {
+        "columns": _columns(3, 4, 5).to(dtype),
+        "rows": torch.randn(3, 4, 5, 6, dtype=dtype).transpose(2, 3),
+        "channels last": torch.randn(2, 4, 5, 6, dtype=dtype).to(memory_format=torch.channels_last),
+    }
+
+    def function() -> list[Tensor]:
+        return [BATCH_NORMS[norm](x) for x in images.values()]
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    for name, mine, theirs in zip(images, run(), function(), strict=True):
+        assert mine.stride() == theirs.stride(), name
+        torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("one", ["mean", "deviation", "both"])
+def test_random_numbers_lie_row_by_row(one: str) -> None:
+    mean, deviation = _columns(40, 50), _columns(40, 50).abs()
+
+    def function() -> Tensor:
+        return torch.normal(
+            mean if one != "deviation" else 0.0, deviation if one != "mean" else 1.0
+        )
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    assert run().stride() == function().stride() == (50, 1)
+    # Each has its own mean and deviation, wherever that lies.
+    torch.manual_seed(0)
+    drawn = torch.stack([run() for _ in range(400)])
+    expected = mean if one != "deviation" else torch.zeros(40, 50)
+    spread = deviation if one != "mean" else torch.ones(40, 50)
+    assert ((drawn.mean(0) - expected).abs() <= 6 * spread / 20 + 1e-6).all()

@@ -111,11 +111,6 @@ KNOWN: tuple[Excuse, ...] = (
         "whole numbers modulo 0: CUDA gives what its division leaves; eager on the CPU raises",
     ),
     Excuse(
-        r"^nn\.functional\.batch_norm\|.*\|transposed\|.*\|cpu",
-        r"strides \[[\d, ]+\], eager has \[",
-        "fake tensors have the input's strides, and eager's kernel on the CPU gives dense results",
-    ),
-    Excuse(
         r"^signal\.windows\.kaiser\|.*\|reference\|.*\|cpu",
         r"too far off: at \[\d+\] 0\.0, eager nan",
         "a number of float32 over infinity: eager's i0 is infinity from 88.73 on, where its value"

@@ -26,13 +26,13 @@ _NEVER_A_PRODUCT = 2
 @functools.lru_cache(maxsize=8)
 def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
     """{OpOverload: function} for AOTAutograd, given the operators that the daemon lowers itself."""
-    known = {name.removesuffix(".default") for name in operators}
-    # AOTAutograd must leave random operators whole for the pass.
-    random = {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
-    own = _OWN | result_layouts(known)
-    # What functions here leave whole, the daemon lowers.
-    known -= {torch_compat.operator_name(op) for op in own}
-    keep = known | random | torch_compat.KEEP_WHOLE
+    # What the daemon lowers, and random operators, which AOTAutograd must leave whole for the pass.
+    whole = {name.removesuffix(".default") for name in operators}
+    whole |= {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
+    own = _OWN | result_layouts(whole)
+    # Functions here leave whole what they do not mend.
+    whole -= {torch_compat.operator_name(op) for op in own}
+    keep = whole | torch_compat.KEEP_WHOLE
     return {
         op: function
         for op, function in (torch_compat.core_decompositions() | own).items()

@@ -34,21 +34,39 @@ _POINTWISE = (
     aten.heaviside.default,
 )
 
-# However the second operand lies: a power of a number, losses by their classes.
-_ROW_MAJOR = (aten.pow.Scalar, aten.nll_loss2d_forward.default)
+# However the operands of these numbers lie: a power of a number, losses by their classes, random
+# numbers by their means and deviations.
+_ROW_MAJOR = {
+    aten.pow.Scalar: (1,),
+    aten.nll_loss2d_forward.default: (1,),
+    aten.normal.Tensor_Tensor: (0, 1),
+    aten.normal.Tensor_float: (0,),
+    aten.normal.float_Tensor: (1,),
+}
+
+# On CPUs row by row, or in channels-last memory where the input is; on CUDA as the input.
+_BATCH_NORMS = (
+    aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_functional.default,
+    aten._native_batch_norm_legit_no_training.default,
+    aten._batch_norm_with_update_functional.default,
+    aten._batch_norm_no_update.default,
+)
 
 
-def result_layouts(known: Collection[str]) -> dict[Any, Function]:
-    """{OpOverload: function} for AOTAutograd. known: operators that the daemon lowers itself."""
+def result_layouts(whole: Collection[str]) -> dict[Any, Function]:
+    """{OpOverload: function} for AOTAutograd. whole: operators that are not to be decomposed."""
     core = torch_compat.core_decompositions()
 
     def otherwise(op: torch._ops.OpOverload) -> Function:
-        left_whole = torch_compat.operator_name(op) in known or op not in core
+        left_whole = torch_compat.operator_name(op) in whole or op not in core
         return _left_whole if left_whole else core[op]
 
     return {
         **{op: _pointwise(op, otherwise(op)) for op in _POINTWISE},
-        **{op: _row_major(op, otherwise(op)) for op in _ROW_MAJOR},
+        **{op: _row_major(op, otherwise(op), which) for op, which in _ROW_MAJOR.items()},
+        **{op: _batch_norm(op, otherwise(op)) for op in _BATCH_NORMS},
         aten.ldexp.Tensor: _ldexp(aten.ldexp.Tensor, otherwise(aten.ldexp.Tensor)),
         aten.zero.default: _zero,
     }
@@ -104,20 +122,33 @@ def _in_order(operand: Tensor, order: list[int]) -> Tensor:
     return moved if torch_compat.pointwise_order(moved) == sorted(order) else moved.contiguous()
 
 
-def _row_major(op: torch._ops.OpOverload, otherwise: Function) -> Function:
-    """Row-major, however the second operand lies."""
+def _row_major(
+    op: torch._ops.OpOverload, otherwise: Function, which: tuple[int, ...]
+) -> Function:
+    """Row-major, however the operands of the numbers `which` lie."""
 
-    def function(first: Any, second: Tensor, *rest: Any) -> Any:
-        if second.is_contiguous():
-            return otherwise(first, second, *rest)
-        return op(first, second.contiguous(), *rest)
+    def function(*operands: Any, **rest: Any) -> Any:
+        if all(operands[number].is_contiguous() for number in which):
+            return otherwise(*operands, **rest)
+        rows = [x.contiguous() if n in which else x for n, x in enumerate(operands)]
+        return op(*rows, **rest)
+
+    return function
+
+
+def _batch_norm(op: torch._ops.OpOverload, otherwise: Function) -> Function:
+    def function(x: Tensor, *rest: Any) -> Any:
+        layout = torch_compat.memory_format_of(x)
+        if x.device.type != "cpu" or x.is_contiguous(memory_format=layout):
+            return otherwise(x, *rest)
+        return op(x.contiguous(memory_format=layout), *rest)
 
     return function
 
 
 def _ldexp(op: torch._ops.OpOverload, otherwise: Function) -> Function:
     """A product with a number's power; of other exponents as any pointwise operator's."""
-    of_powers = _row_major(op, otherwise)
+    of_powers = _row_major(op, otherwise, (1,))
 
     def function(mantissa: Tensor, exponent: Tensor) -> Any:
         is_power = exponent.dtype in (torch.float32, torch.float64)
