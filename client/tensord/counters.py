@@ -30,6 +30,7 @@ _COUNTERS = (
     "products_merged",  # linear layers that became part of one of the same input
     "channels_last",  # convolutions that run on channels-last memory in training, and did not
     "relus_recomputed",  # of batch norms in training: backward reads the norm's input instead
+    "norms_recomputed",  # layer norms that norms read: backward reads the first one's input
     "copies_saved",  # of tensors that operators change in place
     "saved_views_copied",  # of larger tensors that nothing else keeps, on a GPU
     "gradients_absent",  # of results beside a loss, that backward was first compiled without

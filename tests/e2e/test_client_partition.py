@@ -83,9 +83,21 @@ def test_a_call_reads_what_is_saved_wide(daemon: Any) -> None:
     assert graph_pb2.DTYPE_FLOAT32 in saved(daemon, ROWS * WIDTH)
 
 
+def test_a_sum_that_a_norm_reads_is_added_again(daemon: Any) -> None:
+    """Of a residual that is saved and a product in 16 bits, rather than saved beside the first."""
+
+    def function(x: Tensor, weight: Tensor) -> Tensor:
+        stream = (x @ weight).float().sin()
+        after = stream + (layer_norm(stream) @ weight).float()
+        return layer_norm(after) @ weight + after.bfloat16()
+
+    check(function)
+    assert saved(daemon, ROWS * WIDTH).count(graph_pb2.DTYPE_FLOAT32) <= 1
+
+
 def test_a_number_that_is_cast_is_no_tensor_to_save() -> None:
     """As functions that were vectorised have them: FlexAttention's."""
-    torch_compat.let_partitioner_recompute((), (), (torch.ops.aten.native_layer_norm,))
+    torch_compat.let_partitioner_recompute((), (torch.ops.aten.native_layer_norm,))
     graph = fx.Graph()
     number = graph.call_function(aten._to_copy.default, (0.05,), {"dtype": torch.float32})
     number.meta["val"] = torch.tensor(0.05)

@@ -99,8 +99,9 @@ def from_handles(handles: list[int]) -> list[torch.Tensor]:
     return _from_pointers([_new_capsule(handle, None, None) for handle in handles])
 
 
-# Of a TensordValue's `size`: the program drops the tensor when it needs it no more.
-_GIVEN = 1
+# Of a TensordValue's `size`: the program drops the tensor when it needs it no more, and may write
+# results into its memory.
+_GIVEN, _DONATED = 1, 2
 
 
 @contextlib.contextmanager
@@ -113,11 +114,17 @@ def as_values(values: Any, given: Sequence[int] = ()) -> Iterator[Any]:
     """
     inputs = (Value * max(1, len(values)))()
     tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
+    given = [i for i in given if i < len(values) and isinstance(values[i], torch.Tensor)]
+    storages = dict[int, torch_compat.StorageUse]()
+    for i in given:
+        if type(values[i]) is torch.Tensor and values[i].layout is torch.strided:
+            # Another tensor on its memory: whoever has the one that it was counts as a user.
+            values[i] = values[i].detach()
+            storages[i] = torch_compat.StorageUse(values[i])
     # The handles are ours, and made into tensors again to drop them.
     for i, handle in zip(tensors, to_handles([values[i] for i in tensors]), strict=True):
         inputs[i].kind = TENSOR
         inputs[i].tensor = handle
-    given = [i for i in given if i < len(values) and inputs[i].kind == TENSOR]
     try:
         # By number: a variable would keep the last one.
         for i in range(len(values)):
@@ -125,13 +132,13 @@ def as_values(values: Any, given: Sequence[int] = ()) -> Iterator[Any]:
                 inputs[i].kind = INT
                 inputs[i].integer = values[i]
         for i in given:
-            inputs[i].size = _GIVEN
             values[i] = None
+            inputs[i].size = _DONATED if i in storages and storages[i].is_only() else _GIVEN
         yield inputs
     finally:
         left = [i for i in tensors if inputs[i].tensor]
         for i, tensor in zip(left, from_handles([inputs[i].tensor for i in left]), strict=True):
-            if inputs[i].size == _GIVEN:
+            if inputs[i].size in (_GIVEN, _DONATED):
                 values[i] = tensor
 
 

@@ -63,9 +63,11 @@ FUSED = (
     _aten.smooth_l1_loss_backward,
 )
 
-# Norms, which here convert what they read in registers. Under autocast they compute in float32 what
-# a convolution or a linear layer gives in 16 bits: half as much is to be saved.
-CONVERTING = (
+# What is computed again for none of its results, while it reads what is beside it in registers: an
+# image that a residual was added to is added up again by a norm's backward, of which a product gave
+# half in 16 bits, and under autocast a norm converts there what a convolution gave.
+READING = (
+    torch.ops.tensord.softmax_statistics,
     _aten.native_layer_norm,
     _aten.native_layer_norm_backward,
     _aten.native_group_norm,
@@ -81,9 +83,7 @@ def partition(
     """torch's min-cut partition of the joint graph, behind the passes over that. off: switches."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    torch_compat.let_partitioner_recompute(
-        FUSED, (torch.ops.tensord.softmax_statistics,), CONVERTING
-    )
+    torch_compat.let_partitioner_recompute(FUSED, READING)
     ran = passes.run("joint", joint, off)
     merged = "common_subexpressions" in ran.changes  # else torch does it
     with torch_compat.keep_subexpressions() if merged else contextlib.nullcontext():

@@ -35,6 +35,7 @@ from .captured import (
 from .joint import (
     batch_norm_relu,
     batch_norm_results,
+    chained_norms,
     changed_arguments,
     channels_last,
     common_subexpressions,
@@ -150,6 +151,14 @@ TABLE: tuple[Pass, ...] = (
         "joint",
         batch_norm_results.batch_norm_results,
         operators=batch_norm_results.OPERATORS,
+    ),
+    # Backward computes a layer norm again rather than read it where another norm reads it.
+    Pass(
+        "chained_norms",
+        "joint",
+        chained_norms.chained_norms,
+        operators=chained_norms.OPERATORS,
+        counter="norms_recomputed",
     ),
     # Conjugates that kernels can compute with.
     Pass("complex_numbers", "joint", complex_numbers.complex_numbers),

@@ -44,6 +44,21 @@ def memory_of(node: fx.Node) -> set[int]:
     return memory_in(node.meta.get("val"))
 
 
+def gradients_given(joint: fx.Graph) -> list[fx.Node]:
+    """The arguments of a joint graph that are its results' gradients."""
+    placeholders = joint.find_nodes(op="placeholder")
+    return [node for node in placeholders if str(node.target).startswith("tangents")]
+
+
+def gradient_nodes(joint: fx.Graph) -> set[fx.Node]:
+    """What depends on gradients that a joint graph is given, and these."""
+    nodes = set(gradients_given(joint))
+    for node in joint.nodes:
+        if not nodes.isdisjoint(node.all_input_nodes):
+            nodes.add(node)
+    return nodes
+
+
 def fake_mode_of(graph: fx.Graph) -> Any:
     """The mode of the values that the graph's nodes carry; None where they are not fake."""
     values = [node.meta.get("val") for node in graph.nodes]

@@ -79,6 +79,7 @@ from .guards import (
 )
 from .memory import (
     Layout,
+    StorageUse,
     end_broken_capture,
     layout_of,
     memory_format_of,
@@ -119,6 +120,7 @@ __all__ = [
     "KEEP_WHOLE",
     "LEFT_BY_DYNAMO",
     "Layout",
+    "StorageUse",
     "around_compiles",
     "around_frames",
     "asked_by",

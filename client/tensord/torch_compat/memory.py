@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,6 +86,35 @@ def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
     with contextlib.suppress(Exception):
         torch._C._cuda_endAllocateToPool(index, pool)
         torch._C._cuda_releasePool(index, pool)
+
+
+class StorageUse:
+    """Who has a storage. Only for as long as the tensor that it was made of has a user.
+
+    2.11 to 2.13, as torch's own CUDA graph trees count. The counts have users that torch adds, how
+    many is measured.
+    """
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        self._place = storage._cdata
+        self._objects = sys.getrefcount(storage)  # Python's, which all are one user to torch
+        self._resizable = storage.resizable()  # not so of memory that torch did not allocate
+
+    def is_only(self) -> bool:
+        """True where one tensor has the storage, no Python object does, and torch allocated it."""
+        users, objects = _least_users()
+        return self._resizable and self._objects <= objects and self._users() <= users
+
+    def _users(self) -> int:
+        return int(torch._C._storage_Use_Count(self._place))
+
+
+@functools.cache
+def _least_users() -> tuple[int, int]:
+    tensor = torch.empty(1, device="cpu")
+    use = StorageUse(tensor)
+    return use._users(), use._objects
 
 
 def pointwise_order(*tensors: torch.Tensor) -> list[int]:

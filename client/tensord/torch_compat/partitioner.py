@@ -12,18 +12,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from .operators import packet_of
-
 _CONVERT_ELEMENT_TYPE = torch.ops.prims.convert_element_type.default
 
 
 @functools.cache
-def let_partitioner_recompute(
-    ops: tuple[Any, ...], only_fused: tuple[Any, ...] = (), converting: tuple[Any, ...] = ()
-) -> None:
-    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again, that
-    `only_fused` fuse as they do, but are not, and that `converting` fuse with nothing but casts of
-    what they read: where they read it in backward, it is saved as narrow as it was.
+def let_partitioner_recompute(ops: tuple[Any, ...], only_fused: tuple[Any, ...] = ()) -> None:
+    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again, and
+    that `only_fused` fuse as they do, but are not. Casts of what fuses with all its readers are no
+    reason to save it as wide as they make it.
 
     2.11 to 2.13: get_default_op_list() makes the lists anew for every graph, so it is wrapped once,
     and _size_of() beside it. Where they are missing, the partitioner saves the random tensors
@@ -55,7 +51,7 @@ def let_partitioner_recompute(
             return all(
                 is_converted_by_readers(user)
                 if is_view(user)
-                else types.is_fusible(user) or packet_of(user) in converting
+                else types.is_fusible(user)
                 for user in node.users
             )
 

@@ -84,7 +84,7 @@ def _slice(d: Draw) -> str:
     return f"{x}[{', '.join(parts)}]"
 
 
-# Each part of an unbound dimension is a tensor, which torch traces for 30 ms where sizes are symbols.
+# Each part of an unbound dimension is a tensor, which torch traces for 30 ms where sizes change.
 _MOST_UNBOUND = 100
 
 

@@ -15,7 +15,7 @@ from torch import fx
 
 from ... import torch_compat
 from ...wire.call_backs import DISGUISED
-from ..insertion import argument
+from ..insertion import argument, gradient_nodes, gradients_given
 
 _aten = torch.ops.aten
 _CONSECUTIVE = _aten.unique_consecutive.default
@@ -55,12 +55,8 @@ def _mark(graph: fx.Graph) -> None:
 def _tangents_of_misstated(graph: fx.Graph) -> list[fx.Node]:
     """The gradients of such results that a joint graph is given: which are whose it does not say,
     so those that are said to have the sizes of one."""
-    arguments = graph.find_nodes(op="placeholder")
-    tangents = [node for node in arguments if str(node.target).startswith("tangents")]
-    backward = set(tangents)
-    for node in graph.nodes:
-        if not backward.isdisjoint(node.all_input_nodes):
-            backward.add(node)
+    tangents = gradients_given(graph)
+    backward = gradient_nodes(graph)
     results = [n for n in graph.output_node().all_input_nodes if n not in backward]
     misstated = {_sizes(node) for node in results if DISGUISED in node.meta} - {""}
     return [node for node in tangents if _sizes(node) in misstated]
