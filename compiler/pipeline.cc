@@ -24,6 +24,7 @@
 #include "compiler/plan/verify_plan.h"
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize_loops.h"
+#include "compiler/schedule/order_calls.h"
 #include "compiler/schedule/split_loops.h"
 #include "compiler/schedule/unroll_parts.h"
 #include "compiler/schedule/unroll_reductions.h"
@@ -103,6 +104,16 @@ absl::Status SchedulePass(CompileState& state) {
   return absl::OkStatus();
 }
 
+// Neighbouring calls run in the order that takes less memory.
+absl::Status OrderCallsPass(CompileState& state) {
+  std::vector<bool> released;  // by input: it goes when it is needed no more
+  for (const GraphInput& input : state.graph.inputs) {
+    released.push_back(state.job->options().releases_inputs() && !input.is_parameter);
+  }
+  OrderCalls(state.program, released, &state.schedule);
+  return absl::OkStatus();
+}
+
 // How the threads of each kernel share its nests' work is decided.
 absl::Status PlanKernelsPass(CompileState& state) {
   state.kernel_plans = PlanKernels(state.program, state.schedule, state.job->target());
@@ -178,6 +189,7 @@ const std::vector<Pass>& Pipeline() {
        .dump = DumpProgram},
       {.name = "normalize", .verify = LoopsHold, .dump = DumpProgram, .parts = NormalizeParts()},
       {.name = "schedule", .run = SchedulePass, .verify = ScheduleHolds, .dump = DumpSchedule},
+      {.name = "order_calls", .run = OrderCallsPass, .verify = ScheduleHolds, .dump = DumpSchedule},
       {.name = "plan_kernels",
        .run = PlanKernelsPass,
        .verify = KernelPlansHold,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/memory/in_place.h"
+#include "compiler/memory/library_scratch.h"
 #include "compiler/memory/region.h"
 #include "compiler/memory/segments.h"
 #include "compiler/memory/workspace.h"
@@ -50,8 +51,8 @@ std::vector<BufferId> FindPlaces(const Program& program, const std::vector<Lifet
 }
 
 // The bytes of all memory but the workspace, by step.
-std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules,
-                                const std::vector<Lifetime>& lifetimes,
+std::vector<int64_t> OtherBytes(const Program& program, const Schedule& schedule,
+                                const MemoryRules& rules, const std::vector<Lifetime>& lifetimes,
                                 const std::vector<bool>& returned,
                                 const std::vector<std::set<BufferId>>& written,
                                 const MemoryPlan& plan) {
@@ -86,6 +87,8 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
   }
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   bytes.pop_back();
+  const std::vector<int64_t> scratch = LibraryScratch(program, schedule);
+  for (int step = 0; step < steps; ++step) bytes[step] += scratch[step];
   return bytes;
 }
 
@@ -304,8 +307,9 @@ class Planner {
     std::erase_if(in_workspace, [&](BufferId id) { return shared.count(id) != 0; });
     Workspace workspace({}, {}, {});
     if (rules_.segments) {
-      workspace = DivideCall(program_, lifetimes, in_workspace, scratch_,
-                             OtherBytes(program_, rules_, lifetimes, returned_, written_, plan));
+      workspace =
+          DivideCall(program_, lifetimes, in_workspace, scratch_,
+                     OtherBytes(program_, schedule_, rules_, lifetimes, returned_, written_, plan));
     }
     PackBest(program_, lifetimes, in_workspace, scratch_, &workspace, &plan);
     plan.counters_offset = plan.workspace_bytes;

@@ -58,7 +58,7 @@ struct MemoryPlan {
       counters_bytes;  // of all CUDA launches, one after the other, in the workspace
   // Where there may be segments and the workspace is of constant size, else 0: the most that is
   // there at a time, parameters apart: the workspace, blocks, results, what the library allocated,
-  // arguments until they may be released.
+  // also for itself as far as that is known, arguments until they may be released.
   int64_t peak_bytes = 0;
   // Extern and owned buffers that are not returned: the step after which nobody needs them.
   std::vector<int> last_use;  // per buffer; -1: never

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/memory/library_scratch.h"
+
+#include <array>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tensord::compiler {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+
+// [batch, heads, length, features] of an attention's operand, with lengths and features rounded up.
+int64_t SumsOf(const BufferView& operand, int64_t length_unit, int64_t features_unit) {
+  if (operand.sizes.size() != 4) return 0;
+  const auto size = [&](int dim) { return sym::Hint(operand.sizes[dim]); };
+  const auto up = [](int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; };
+  return kFloatBytes * size(0) * size(1) * up(size(2), length_unit) * up(size(3), features_unit);
+}
+
+// The gradient of queries, which all blocks of keys add to.
+int64_t FlashBackward(const std::vector<BufferView>& tensors) {
+  constexpr int kQueries = 1;
+  return SumsOf(tensors[kQueries], 128, 32);
+}
+
+// The gradients of keys and values.
+int64_t EfficientBackward(const std::vector<BufferView>& tensors) {
+  constexpr int kKeys = 2, kValues = 3;
+  return SumsOf(tensors[kKeys], 64, 32) + SumsOf(tensors[kValues], 64, 32);
+}
+
+struct Entry {
+  std::string_view op;
+  int64_t (*bytes)(const std::vector<BufferView>& tensors);  // of at least four arguments
+};
+
+constexpr std::array kTable = {
+    Entry{"aten::_scaled_dot_product_flash_attention_backward", FlashBackward},
+    Entry{"aten::_scaled_dot_product_cudnn_attention_backward", FlashBackward},
+    Entry{"aten::_scaled_dot_product_efficient_attention_backward", EfficientBackward},
+};
+
+int64_t ScratchOf(const ExternOp& call) {
+  for (const Entry& entry : kTable) {
+    if (call.op != entry.op) continue;
+    std::vector<BufferView> tensors;
+    ForEachView(call.args, [&](const BufferView& view) { tensors.push_back(view); });
+    return tensors.size() < 4 ? 0 : entry.bytes(tensors);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<int64_t> LibraryScratch(const Program& program, const Schedule& schedule) {
+  std::vector<int64_t> bytes(schedule.steps.size(), 0);
+  for (size_t step = 0; step < bytes.size(); ++step) {
+    if (const int* op = std::get_if<int>(&schedule.steps[step].work)) {
+      bytes[step] = ScratchOf(std::get<ExternOp>(program.operations[*op]));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which order neighbouring library calls run, and what memory that takes.
+#include "compiler/schedule/order_calls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/memory/library_scratch.h"
+#include "compiler/schedule/verify_schedule.h"
+
+namespace tensord::testing {
+namespace order_calls_test {
+
+using compiler::BufferId;
+using compiler::BufferKind;
+using compiler::BufferView;
+using compiler::Expr;
+using compiler::ExternOp;
+using compiler::Program;
+using compiler::Rejection;
+using compiler::Schedule;
+using ::testing::ElementsAre;
+
+// A program of library calls alone, each a step.
+class Calls {
+ public:
+  BufferId Input(int64_t bytes, bool released) {
+    released_.push_back(released);
+    return Add(BufferKind::kInput, bytes, static_cast<int>(released_.size()) - 1);
+  }
+
+  // The buffer that a call of these writes.
+  BufferId Call(const std::vector<BufferId>& reads, int64_t bytes, bool ordered = false) {
+    const BufferId result = Add(BufferKind::kComputed, bytes, -1);
+    ExternOp call{.op = "aten::mm", .overload = "out", .results = {result}, .ordered = ordered};
+    for (BufferId id : reads) {
+      call.args.push_back({compiler::ViewOfBuffer(id, program.buffers[id])});
+    }
+    call.outs = {compiler::ViewOfBuffer(result, program.buffers[result])};
+    schedule.steps.push_back({static_cast<int>(program.operations.size())});
+    program.operations.emplace_back(std::move(call));
+    return result;
+  }
+
+  // Operations in the order of their steps.
+  std::vector<int> Order() {
+    OrderCalls(program, released_, &schedule);
+    EXPECT_TRUE(VerifySchedule(program, schedule).ok());
+    std::vector<int> order;
+    for (const auto& step : schedule.steps) order.push_back(std::get<int>(step.work));
+    return order;
+  }
+
+  Program program;
+  Schedule schedule;
+
+ private:
+  BufferId Add(BufferKind kind, int64_t bytes, int number) {
+    program.buffers.push_back({.kind = kind,
+                               .number = number,
+                               .dtype = v1::DTYPE_UINT8,
+                               .device = v1::DEVICE_TYPE_CUDA,
+                               .sizes = {Expr(bytes)},
+                               .strides = {Expr(1)}});
+    return static_cast<BufferId>(program.buffers.size()) - 1;
+  }
+
+  std::vector<bool> released_;
+};
+
+// The gradient times the weight makes an image; times what was saved it makes little, and that
+// goes.
+TEST(OrderCallsTest, WhatFreesMemoryRunsFirst) {
+  Calls calls;
+  const BufferId gradient = calls.Input(100, true), weight = calls.Input(10, false);
+  const BufferId saved = calls.Input(400, true);
+  const BufferId image = calls.Call({gradient, weight}, 400);
+  calls.Call({gradient, saved}, 10);
+  calls.Call({image}, 1);
+  calls.schedule.rejections = {Rejection{.a = 0, .b = 2, .why = "a call"}};
+  EXPECT_THAT(calls.Order(), ElementsAre(1, 0, 2));
+  EXPECT_EQ(calls.schedule.rejections[0].a, 1);
+  EXPECT_EQ(calls.schedule.rejections[0].b, 2);
+}
+
+TEST(OrderCallsTest, OverSeveral) {
+  Calls calls;
+  const BufferId gradient = calls.Input(100, true), saved = calls.Input(400, true);
+  calls.Call({gradient}, 100);
+  calls.Call({gradient}, 200);
+  calls.Call({gradient, saved}, 10);
+  EXPECT_THAT(calls.Order(), ElementsAre(2, 0, 1));
+}
+
+TEST(OrderCallsTest, NotWhereWhatWasSavedStays) {
+  Calls calls;
+  const BufferId gradient = calls.Input(100, true), saved = calls.Input(400, false);
+  calls.Call({gradient}, 400);
+  calls.Call({gradient, saved}, 10);
+  EXPECT_THAT(calls.Order(), ElementsAre(0, 1));
+}
+
+TEST(OrderCallsTest, NotWhereALaterCallReadsItAgain) {
+  Calls calls;
+  const BufferId gradient = calls.Input(100, true), saved = calls.Input(400, true);
+  calls.Call({gradient}, 400);
+  const BufferId product = calls.Call({gradient, saved}, 10);
+  calls.Call({product, saved}, 10);
+  EXPECT_THAT(calls.Order(), ElementsAre(0, 1, 2));
+}
+
+TEST(OrderCallsTest, NotOverWhatItNeeds) {
+  Calls calls;
+  const BufferId gradient = calls.Input(100, true), saved = calls.Input(400, true);
+  const BufferId image = calls.Call({gradient}, 400);
+  calls.Call({image, saved}, 10);
+  EXPECT_THAT(calls.Order(), ElementsAre(0, 1));
+}
+
+TEST(OrderCallsTest, EffectsStayInOrder) {
+  Calls calls;
+  const BufferId gradient = calls.Input(100, true), saved = calls.Input(400, true);
+  calls.Call({gradient}, 400, /*ordered=*/true);
+  calls.Call({gradient, saved}, 10, /*ordered=*/true);
+  EXPECT_THAT(calls.Order(), ElementsAre(0, 1));
+}
+
+// Of a layer of Swin: 768 windows and heads of 49 queries, 32 features.
+TEST(LibraryScratchTest, OfAttentionsBackward) {
+  Program program;
+  program.buffers.push_back({.kind = BufferKind::kInput, .number = 0});
+  const BufferView view{.buffer = 0, .sizes = {64, 12, 49, 32}, .strides = {18816, 1568, 32, 1}};
+  ExternOp call{.op = "aten::_scaled_dot_product_efficient_attention_backward"};
+  for (int i = 0; i < 4; ++i) call.args.push_back({view});
+  program.operations = {call, ExternOp{.op = "aten::mm"}};
+  Schedule schedule;
+  schedule.steps = {{0}, {1}};
+  EXPECT_THAT(LibraryScratch(program, schedule), ElementsAre(2 * 768 * 64 * 32 * 4, 0));
+}
+
+}  // namespace order_calls_test
+}  // namespace tensord::testing
