@@ -65,19 +65,23 @@ TensordError Adopt(CallState& state, uint32_t buffer, Handle result) {
   return TENSORD_OK;
 }
 
-// Over the memory of the donor, where the caller gave that away and it lies as it was captured;
-// else nothing happens.
+// Over the memory of the donor, where the caller gave that away, it lies as it was captured, and
+// kernels can write there; else nothing happens.
 TensordError TakeDonor(CallState& state, uint32_t buffer, bool* taken) {
   const BufferPlan& plan = state.program->buffers[buffer];
   const TensordValue& input = state.inputs[plan.donor];
   const Torch& torch = *state.torch;
   int64_t offset = 0, size = 0, wanted = 0;  // the block's own size is rounded up
+  void* memory = nullptr;
   for (uint32_t view : plan.views) {
     wanted = std::max(wanted, state.places[view].offset_bytes + state.places[view].extent_bytes);
   }
-  *taken = input.size == TENSORD_DONATED && input.tensor != nullptr && state.realigned.empty() &&
+  const uintptr_t misaligned = state.program->input_alignment - 1;
+  *taken = input.size == TENSORD_DONATED && input.tensor != nullptr &&
            torch.get_storage_offset(input.tensor, &offset) == 0 && offset == 0 &&
-           torch.get_storage_size(input.tensor, &size) == 0 && size >= wanted;
+           torch.get_storage_size(input.tensor, &size) == 0 && size >= wanted &&
+           torch.get_data_ptr(input.tensor, &memory) == 0 &&
+           (reinterpret_cast<uintptr_t>(memory) & misaligned) == 0;
   if (!*taken) return TENSORD_OK;
   Handle tensor = nullptr;
   if (torch.alloc_from_pool(input.tensor, 0, plan.layout.dtype, plan.layout.ndim,

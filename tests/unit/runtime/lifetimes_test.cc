@@ -251,6 +251,15 @@ TEST_F(RuntimeLifetimes, ABlockHasMemoryOfItsOwnWhereTheDonorsIsNotToBeHad) {
   EXPECT_TRUE(apart(NewFake({kCount}, kCuda, 0, {}, 4), TENSORD_DONATED));
 }
 
+// As a seed of random numbers is, which a library puts beside another.
+TEST_F(RuntimeLifetimes, AnotherInputThatIsCopiedTakesNoDonorAway) {
+  TensordProgram* program = Load(WithDonor());
+  TensordTensor misaligned = NewFake({kCount}, kCuda, 0, {}, 4);
+  ASSERT_EQ(RunGiven(program, {New(), misaligned}, TENSORD_DONATED), TENSORD_OK)
+      << tensord_last_error();
+  EXPECT_EQ(Driver().launches.at(0).words[2], Driver().launches.at(0).words[0]);
+}
+
 TEST_F(RuntimeLifetimes, RefusesADonorThatIsNoDonatedTensor) {
   v1::Artifact artifact = WithDonor();
   for (const uint32_t input : {1u, 2u}) {
