@@ -69,6 +69,17 @@ def test_values_beside_rotated_queries_and_keys_are_copied(daemon, rotated):
     assert tensord.stats()["saved_views_copied"] == int(rotated)
 
 
+def test_a_copy_is_made_where_the_view_is(daemon):
+    """Rather than at the end, until when all layers' products would have to be kept."""
+    model = nn.Sequential(Attention(True), Attention(True))
+    torch.compile(model, backend="tensord", fullgraph=True)(torch.randn(2, ROWS, WIDTH))
+    ops = [node.op for node in daemon.graph("forward").nodes]
+    copies = [i for i, op in enumerate(ops) if op.startswith("aten::clone")]
+    products = [i for i, op in enumerate(ops) if op.startswith(("aten::addmm", "aten::mm"))]
+    assert tensord.stats()["saved_views_copied"] == 2
+    assert copies[0] < products[1]  # of the first layer's result
+
+
 def test_what_somebody_else_keeps_is_not_copied(daemon):
     """A result, and an argument."""
 

@@ -122,9 +122,7 @@ def _in_order(operand: Tensor, order: list[int]) -> Tensor:
     return moved if torch_compat.pointwise_order(moved) == sorted(order) else moved.contiguous()
 
 
-def _row_major(
-    op: torch._ops.OpOverload, otherwise: Function, which: tuple[int, ...]
-) -> Function:
+def _row_major(op: torch._ops.OpOverload, otherwise: Function, which: tuple[int, ...]) -> Function:
     """Row-major, however the operands of the numbers `which` lie."""
 
     def function(*operands: Any, **rest: Any) -> Any:

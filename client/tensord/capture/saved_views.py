@@ -70,7 +70,8 @@ def copy_saved_views(forward: fx.GraphModule, backward: fx.GraphModule, results:
         try:
             for view in views:
                 call = functools.partial(insert_call, forward.graph, mode, inherited_meta(view))
-                with forward.graph.inserting_before(output):
+                # Where it is made: the larger tensor is not to wait for the end of forward.
+                with forward.graph.inserting_after(view):
                     made[view] = call(_aten.clone.default, view)
             values = _values_with(
                 backward, {places[view.name]: made[view].meta["val"] for view in views}, mode

@@ -49,9 +49,7 @@ def let_partitioner_recompute(ops: tuple[Any, ...], only_fused: tuple[Any, ...] 
 
         def is_converted_by_readers(node: fx.Node) -> bool:
             return all(
-                is_converted_by_readers(user)
-                if is_view(user)
-                else types.is_fusible(user)
+                is_converted_by_readers(user) if is_view(user) else types.is_fusible(user)
                 for user in node.users
             )
 

@@ -113,10 +113,14 @@ def _is_for_norms_alone(path: list[fx.Node], backward: set[fx.Node]) -> bool:
                 continue
             if user.op == "output" or user in backward:
                 return False
-            if user.target in _SAME or torch_compat.gives_views(user.target):
+            if user.target in _SAME or _is_view(user):
                 same.add(user)
                 stack.append(user)
     return True
+
+
+def _is_view(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and torch_compat.gives_views(node.target)
 
 
 def _again_of(call: Any, norm: fx.Node, result: fx.Node) -> fx.Node:
