@@ -111,13 +111,28 @@ class Lowerer {
       }
       const bool shared = !t.view() && needs_.shared.count(result) > 0;
       const bool stays = uses_.LastReader(result) == static_cast<int>(graph_.nodes.size());
-      if (!shared && !ShouldRealize(t, CountOfReaders(result, t), stays, chain)) continue;
+      // Made where it is captured: what a copy that leaves the call is of waits for no later one.
+      const bool leaves = stays && uses_.Count(result) == 1 && IsLazyCopyOfComputed(node, t);
+      if (!shared && !leaves && !ShouldRealize(t, CountOfReaders(result, t), stays, chain)) {
+        continue;
+      }
       if (IsComplex(t.dtype()) && !shared && !IsReadByCall(result)) {
         t = builder_.RealizeParts(t);
       } else {
         t = builder_.RealizeAs(t, BufferStrides(node.outputs[o]));
       }
     }
+  }
+
+  bool IsLazyCopyOfComputed(const Node& node, const Tensor& t) const {
+    if (t.view() || node.op != "aten::clone") return false;
+    ValueId value = ValueOf(node.args[0]);
+    while (value.first >= graph_.FirstNodeValue()) {
+      const Node& made_by = graph_.nodes[value.first - graph_.FirstNodeValue()];
+      if (!IsView(made_by)) return true;
+      value = ValueOf(made_by.args[0]);
+    }
+    return false;
   }
 
   // Without those that compute the value again rather than read it from memory.

@@ -22,12 +22,16 @@ class Orderer {
         predecessors_(Predecessors(program, index_)),
         order_(schedule.steps.size()),
         calls_(schedule.steps.size(), kNoCall),
+        moves_(schedule.steps.size(), false),
         last_(program.buffers.size(), -1),
         bytes_(program.buffers.size(), 0),
         goes_(program.buffers.size(), false) {
     std::iota(order_.begin(), order_.end(), 0);
     for (size_t step = 0; step < schedule.steps.size(); ++step) {
-      if (const int* op = std::get_if<int>(&schedule.steps[step].work)) calls_[step] = *op;
+      const int* op = std::get_if<int>(&schedule.steps[step].work);
+      if (op == nullptr) continue;
+      calls_[step] = *op;
+      moves_[step] = !IsOfCollective(std::get<ExternOp>(program.operations[*op]));
     }
     for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
       const BufferInfo& buffer = program.buffers[id];
@@ -58,6 +62,11 @@ class Orderer {
 
  private:
   static constexpr int kNoCall = -1;
+
+  // They begin early and are waited for late, whatever that takes.
+  static bool IsOfCollective(const ExternOp& call) {
+    return call.op.starts_with("_c10d_functional::");
+  }
 
   static bool IsReleased(const BufferInfo& buffer, const std::vector<bool>& released) {
     if (buffer.kind == BufferKind::kConstant) return false;
@@ -116,8 +125,8 @@ class Orderer {
 
   // Whether the calls at a place and behind it take less the other way round.
   bool IsBetterSwapped(int place) const {
+    if (!moves_[order_[place]] || !moves_[order_[place + 1]]) return false;
     const int first = calls_[order_[place]], second = calls_[order_[place + 1]];
-    if (first == kNoCall || second == kNoCall) return false;
     if (predecessors_[second].count(first) > 0) return false;
     const int64_t a = Makes(first), b = Makes(second);
     const int64_t now = std::max(a, a - Frees(place, second) + b);
@@ -141,6 +150,7 @@ class Orderer {
   const std::vector<OperationSet> predecessors_;
   std::vector<int> order_;
   std::vector<int> calls_;      // by step: the operation of the call, or kNoCall
+  std::vector<bool> moves_;     // by step: it is a call that may run earlier or later
   std::vector<int> last_;       // by buffer: the place of the last step that touches it
   std::vector<int64_t> bytes_;  // by buffer
   std::vector<bool> goes_;      // by buffer: from memory, behind that step

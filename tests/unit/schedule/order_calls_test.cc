@@ -33,9 +33,10 @@ class Calls {
   }
 
   // The buffer that a call of these writes.
-  BufferId Call(const std::vector<BufferId>& reads, int64_t bytes, bool ordered = false) {
+  BufferId Call(const std::vector<BufferId>& reads, int64_t bytes, bool ordered = false,
+                const std::string& op = "aten::mm") {
     const BufferId result = Add(BufferKind::kComputed, bytes, -1);
-    ExternOp call{.op = "aten::mm", .overload = "out", .results = {result}, .ordered = ordered};
+    ExternOp call{.op = op, .overload = "out", .results = {result}, .ordered = ordered};
     for (BufferId id : reads) {
       call.args.push_back({compiler::ViewOfBuffer(id, program.buffers[id])});
     }
@@ -125,6 +126,14 @@ TEST(OrderCallsTest, EffectsStayInOrder) {
   const BufferId gradient = calls.Input(100, true), saved = calls.Input(400, true);
   calls.Call({gradient}, 400, /*ordered=*/true);
   calls.Call({gradient, saved}, 10, /*ordered=*/true);
+  EXPECT_THAT(calls.Order(), ElementsAre(0, 1));
+}
+
+TEST(OrderCallsTest, WaitsAreNotEarlier) {
+  Calls calls;
+  const BufferId gradient = calls.Input(100, true), begun = calls.Input(400, true);
+  calls.Call({gradient}, 400);
+  calls.Call({begun}, 10, false, "_c10d_functional::wait_tensor");
   EXPECT_THAT(calls.Order(), ElementsAre(0, 1));
 }
 
