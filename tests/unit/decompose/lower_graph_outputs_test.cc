@@ -123,6 +123,28 @@ TEST(LowerGraphOutputsTest, ACloneOfAnInputIsNotTheInput) {
   EXPECT_EQ(program.buffers[program.outputs[0].view.buffer].kind, BufferKind::kComputed);
 }
 
+// A part of a product is copied out before the next product, and not at the end: the whole goes
+// then. Copies of inputs, which stay anyway, take no memory before they must.
+TEST(LowerGraphOutputsTest, CopiesThatLeaveAreMadeWhereTheyAreCaptured) {
+  for (const bool of_product : {true, false}) {
+    GraphBuilder g;
+    const Ref x = g.Input({64, 64}), w = g.Input({64, 64});
+    const Ref whole = of_product ? g.Node("aten::mm", {x, w}, g.Meta({64, 64})) : x;
+    const Ref part = g.Node("aten::slice.Tensor", {whole, 1, 0, 16, 1},
+                            g.Meta({64, 16}, v1::DTYPE_FLOAT32, {64, 1}));
+    const Ref copy = g.Node("aten::clone", {part, nullptr}, g.Meta({64, 16}));
+    const Ref rest =
+        g.Node("aten::mm", {g.Node("aten::mm", {w, w}, g.Meta({64, 64})), w}, g.Meta({64, 64}));
+    g.Output(rest).Output(copy);
+    const Program program = Lower(g);
+    size_t calls_before = 0;
+    while (std::holds_alternative<compiler::ExternOp>(program.operations.at(calls_before))) {
+      ++calls_before;
+    }
+    EXPECT_EQ(calls_before, of_product ? 1u : 2u);
+  }
+}
+
 TEST(LayoutTest, DenseIsAPermutationOfContiguous) {
   using compiler::IsDense;
   using E = sym::Expr;
