@@ -124,15 +124,13 @@ class Lowerer {
     }
   }
 
-  bool IsLazyCopyOfComputed(const Node& node, const Tensor& t) const {
+  // Whether it copies what is in memory because the call has computed it.
+  bool IsLazyCopyOfComputed(const Node& node, const Tensor& t) {
     if (t.view() || node.op != "aten::clone") return false;
-    ValueId value = ValueOf(node.args[0]);
-    while (value.first >= graph_.FirstNodeValue()) {
-      const Node& made_by = graph_.nodes[value.first - graph_.FirstNodeValue()];
-      if (!IsView(made_by)) return true;
-      value = ValueOf(made_by.args[0]);
-    }
-    return false;
+    const Tensor& source = values_[ValueOf(node.args[0])];
+    if (!source.view()) return false;
+    const BufferKind kind = KindOf(source);
+    return kind == BufferKind::kComputed || kind == BufferKind::kExternResult;
   }
 
   // Without those that compute the value again rather than read it from memory.

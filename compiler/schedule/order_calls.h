@@ -4,7 +4,8 @@
 // Requires: a schedule.
 // Ensures: each step runs behind those that it depends on; of two neighbouring calls, neither of
 //   which needs the other, the one goes first with which less is in memory at their fuller step.
-//   Collectives, and waits for them, stay where they are.
+//   So each call is compared with those before it, until one is better where it is, or a step is
+//   no such call; eight at most. Collectives, and waits for them, stay where they are.
 // Backward of a linear layer multiplies its gradient twice: by the weight, which makes another
 // image, and by the layer's input, which is saved and goes then. Where that is the backward call's
 // first layer, nothing else of what forward saved has gone yet.

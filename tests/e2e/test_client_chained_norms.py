@@ -77,6 +77,27 @@ def test_backward_reads_what_the_first_norm_read(model: Patches) -> None:
     assert tensord.stats()["norms_recomputed"] == 1
 
 
+def test_of_three_the_middle_ones_input_is_read(model: Patches) -> None:
+    """Of which the third one's is computed again."""
+    more = nn.LayerNorm(C)
+
+    def function(x: Tensor) -> Tensor:
+        return model.block(more(model.patches(x)))
+
+    graphs = Graphs()
+    run = torch.compile(function, backend=graphs, dynamic=False)
+    for a, b in zip(_gradients(model, run), _gradients(model, function), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    assert tensord.stats()["norms_recomputed"] == 1
+    assert len(_images(graphs)) == 3
+
+
+def test_sizes_that_change(model: Patches) -> None:
+    run = torch.compile(model, backend=Graphs(), dynamic=True)
+    for a, b in zip(_gradients(model, run), _gradients(model, model), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("read", [F.gelu, lambda y: y @ y.mT], ids=READERS)
 def test_a_result_that_is_saved_anyway_is_read(
     model: Patches, read: Callable[[Tensor], Tensor]

@@ -140,6 +140,16 @@ def test_batch_norms(norm: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-2)
 
 
+def test_random_numbers_of_sizes_that_data_decides() -> None:
+    def function(x: Tensor) -> Tensor:
+        chosen = x[x.sum(1) > 0]
+        return torch.normal(chosen.t(), 1.0) * 0 + chosen.t()
+
+    x = torch.randn(20, 6)
+    run = torch.compile(function, backend="tensord", dynamic=True)
+    torch.testing.assert_close(run(x), function(x))
+
+
 @pytest.mark.parametrize("one", ["mean", "deviation", "both"])
 def test_random_numbers_lie_row_by_row(one: str) -> None:
     mean, deviation = _columns(40, 50), _columns(40, 50).abs()

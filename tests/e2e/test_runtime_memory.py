@@ -10,6 +10,7 @@ import pytest
 import torch
 from runtime_artifacts import Builder, expr, meta
 from tensord.bridge import runtime
+from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest_plugins = ["runtime_fixtures"]
 
@@ -166,6 +167,30 @@ def test_what_others_see_is_not_overwritten(load, store, address, hold):
     assert torch.equal(out, torch.full((SIZE,), 3.0))
     others = held if isinstance(held, torch.Tensor) else torch.tensor([]).set_(held)
     assert others.numel() > 0 and bool((others == 1).all())
+
+
+class Keeping(TorchDispatchMode):
+    """Keeps all results of operators, as recorders do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.kept.append(func(*args, **(kwargs or {})))
+        return self.kept[-1]
+
+
+def test_what_a_mode_may_keep_is_not_overwritten(load, store, address):
+    """The bridge in Python makes tensors that it sees; the native one makes none."""
+    program = load(donated_plan(store))
+    addresses.clear()
+    arguments = [torch.ones(SIZE)]
+    at = arguments[0].data_ptr()
+    with Keeping():
+        (out,) = program(arguments)
+    assert torch.equal(out, torch.full((SIZE,), 3.0))
+    assert (addresses == [at]) == (load.name == "native")
 
 
 def test_an_operators_view_of_what_is_given_away_survives(load, store):

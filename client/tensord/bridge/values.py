@@ -109,14 +109,14 @@ def as_values(values: Any, given: Sequence[int] = ()) -> Iterator[Any]:
     """An array of TensordValue for a block.
 
     values: a sequence; a list where something is given. given: tensors that the program may drop.
-    Their places in `values` are None meanwhile,
-    and stay so where they are dropped.
+    Their places in `values` are None meanwhile, and stay so where they are dropped; those that
+    are left come back as other tensors on the same memory, which no gradient is asked of.
     """
     inputs = (Value * max(1, len(values)))()
     tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
     given = [i for i in given if i < len(values) and isinstance(values[i], torch.Tensor)]
     storages = dict[int, torch_compat.StorageUse]()
-    for i in given:
+    for i in [] if torch_compat.a_mode_sees() else given:
         if type(values[i]) is torch.Tensor and values[i].layout is torch.strided:
             # Another tensor on its memory: whoever has the one that it was counts as a user.
             values[i] = values[i].detach()

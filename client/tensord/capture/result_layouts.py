@@ -125,21 +125,41 @@ def _in_order(operand: Tensor, order: list[int]) -> Tensor:
 def _row_major(op: torch._ops.OpOverload, otherwise: Function, which: tuple[int, ...]) -> Function:
     """Row-major, however the operands of the numbers `which` lie."""
 
-    def function(*operands: Any, **rest: Any) -> Any:
-        if all(operands[number].is_contiguous() for number in which):
-            return otherwise(*operands, **rest)
-        rows = [x.contiguous() if n in which else x for n, x in enumerate(operands)]
-        return op(*rows, **rest)
+    def rows(*operands: Any) -> Any:
+        # Of sizes that data decides nobody knows: a copy of what lies so is no copy.
+        if all(torch_compat.is_known_contiguous(operands[number]) for number in which):
+            return operands
+        return [x.contiguous() if n in which else x for n, x in enumerate(operands)]
 
-    return function
+    return _of_arranged(op, otherwise, rows)
 
 
 def _batch_norm(op: torch._ops.OpOverload, otherwise: Function) -> Function:
-    def function(x: Tensor, *rest: Any) -> Any:
+    def arranged(x: Tensor, *rest: Any) -> Any:
+        if x.device.type != "cpu":
+            return (x, *rest)
         layout = torch_compat.memory_format_of(x)
-        if x.device.type != "cpu" or x.is_contiguous(memory_format=layout):
-            return otherwise(x, *rest)
-        return op(x.contiguous(memory_format=layout), *rest)
+        lies_so = x.is_contiguous(memory_format=layout)
+        return (x if lies_so else x.contiguous(memory_format=layout), *rest)
+
+    return _of_arranged(op, otherwise, arranged)
+
+
+def _of_arranged(op: torch._ops.OpOverload, otherwise: Function, arrange: Function) -> Function:
+    """Of the operands that `arrange` makes of those that are given, which may be the same."""
+    is_arranged = False  # whether the next call is the one below: torch may not know that it is
+
+    def function(*operands: Any, **rest: Any) -> Any:
+        nonlocal is_arranged
+        arranged = operands if is_arranged else arrange(*operands)
+        is_arranged = False
+        if all(a is b for a, b in zip(arranged, operands, strict=True)):
+            return otherwise(*operands, **rest)
+        is_arranged = True
+        try:
+            return op(*arranged, **rest)
+        finally:
+            is_arranged = False
 
     return function
 

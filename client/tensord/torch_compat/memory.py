@@ -89,7 +89,8 @@ def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
 
 
 class StorageUse:
-    """Who has a storage. Only for as long as the tensor that it was made of has a user.
+    """Who has a storage. Only for as long as the tensor that it was made of has a user, and where
+    no mode sees what is done here (`a_mode_sees()`): it may keep what it sees.
 
     2.11 to 2.13, as torch's own CUDA graph trees count. The counts have users that torch adds, how
     many is measured.
@@ -99,15 +100,19 @@ class StorageUse:
         storage = tensor.untyped_storage()
         self._place = storage._cdata
         self._objects = sys.getrefcount(storage)  # Python's, which all are one user to torch
-        self._resizable = storage.resizable()  # not so of memory that torch did not allocate
+        self._resizable = storage.resizable()  # not so of NumPy's memory
 
     def is_only(self) -> bool:
-        """True where one tensor has the storage, no Python object does, and torch allocated it."""
-        users, objects = _least_users()
-        return self._resizable and self._objects <= objects and self._users() <= users
+        """True where one tensor has the storage, no Python object does, and it is not NumPy's."""
+        return self._resizable and (self._users(), self._objects) == _least_users()
 
     def _users(self) -> int:
         return int(torch._C._storage_Use_Count(self._place))
+
+
+def a_mode_sees() -> bool:
+    """Whether a mode of Python's is asked about operators or functions of torch."""
+    return bool(torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack())
 
 
 @functools.cache
@@ -124,6 +129,13 @@ def pointwise_order(*tensors: torch.Tensor) -> list[int]:
 
     order, _ = compute_elementwise_output_logical_to_physical_perm(*tensors, _skip_checks=True)
     return list(order)
+
+
+def is_known_contiguous(tensor: torch.Tensor) -> bool:
+    """False also where data decides it."""
+    from torch._prims_common import is_contiguous_or_false
+
+    return is_contiguous_or_false(tensor)
 
 
 def memory_format_of(tensor: torch.Tensor) -> torch.memory_format:

@@ -147,7 +147,10 @@ TEST(LibraryScratchTest, OfAttentionsBackward) {
   program.operations = {call, ExternOp{.op = "aten::mm"}};
   Schedule schedule;
   schedule.steps = {{0}, {1}};
-  EXPECT_THAT(LibraryScratch(program, schedule), ElementsAre(2 * 768 * 64 * 32 * 4, 0));
+  EXPECT_THAT(LibraryScratch(program, schedule), ElementsAre(768 * (64 * 64 * 4 + 16), 0));
+  std::get<ExternOp>(program.operations[0]).op =
+      "aten::_scaled_dot_product_flash_attention_backward";
+  EXPECT_THAT(LibraryScratch(program, schedule), ElementsAre(768 * 128 * 32 * 4, 0));
 }
 
 }  // namespace order_calls_test

@@ -10,7 +10,6 @@ in the registers of the second one's kernel.
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
@@ -69,7 +68,12 @@ def _rewrite_one(graph: fx.Graph, step: fx.Node, backward: set[fx.Node], mode: A
     norm = arguments(result)[0]
     if "recompute" in norm.meta or not _is_for_norms_alone(path, backward):
         return False
-    call = functools.partial(insert_call, graph, mode, inherited_meta(step))
+    added: list[fx.Node] = []
+
+    def call(op: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        added.append(insert_call(graph, mode, inherited_meta(step), op, *args, **kwargs))
+        return added[-1]
+
     with graph.inserting_before(step):
         again = _again_of(call, norm, result)
         if not have_one_layout(again.meta["val"], result.meta["val"]):  # a norm's is row-major
@@ -77,8 +81,11 @@ def _rewrite_one(graph: fx.Graph, step: fx.Node, backward: set[fx.Node], mode: A
         for node in handed_on:
             again = call(node.target, again, *arguments(node)[1:], **node.kwargs)
     if not have_one_layout(again.meta["val"], read.meta["val"]):
-        return False  # what was added is unused, and goes with all else that is
+        for node in reversed(added):
+            graph.erase_node(node)
+        return False
     step.replace_input_with(read, again)
+    backward.update(added)  # what the first norm read is itself no result for norms alone now
     return True
 
 
@@ -108,8 +115,9 @@ def _is_for_norms_alone(path: list[fx.Node], backward: set[fx.Node]) -> bool:
     same = set(path)
     stack = list(path)
     while stack:
-        for user in stack.pop().users:
-            if user in same or (user.target is _BACKWARD and user in backward):
+        node = stack.pop()
+        for user in node.users:
+            if user in same or (user in backward and _computes_again(user, node)):
                 continue
             if user.op == "output" or user in backward:
                 return False
@@ -117,6 +125,14 @@ def _is_for_norms_alone(path: list[fx.Node], backward: set[fx.Node]) -> bool:
                 same.add(user)
                 stack.append(user)
     return True
+
+
+def _computes_again(step: fx.Node, read: fx.Node) -> bool:
+    """Whether a step is a norm's backward that reads this as its input alone, and that way."""
+    if step.target is not _BACKWARD or argument(step, "input") is not read:
+        return False
+    others = (x for x in torch.utils._pytree.tree_leaves(step.args) if x is read)
+    return len(list(others)) == 1 and _path_from_norm(read) is not None
 
 
 def _is_view(node: fx.Node) -> bool:
