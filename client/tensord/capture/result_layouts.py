@@ -76,16 +76,32 @@ def _left_whole(*_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
-def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
-    # Whether the next call is the one below. Operands that were brought into order may not look so:
-    # torch does not know which of two symbolic strides is larger.
-    in_order = False
+def _above(op: torch._ops.OpOverload, otherwise: Function, arranged: Function) -> Function:
+    """`arranged`, which is given a call of `op` besides: of operands that it brought into order, of
+    which `otherwise` makes what there is, whether or not they look so. torch may not know how what
+    has symbolic sizes lies."""
+    is_below = False
+
+    def call(*operands: Any, **rest: Any) -> Any:
+        nonlocal is_below
+        is_below = True
+        try:
+            return op(*operands, **rest)
+        finally:
+            is_below = False
 
     def function(*operands: Any, **rest: Any) -> Any:
-        nonlocal in_order
-        if in_order:
-            in_order = False
+        nonlocal is_below
+        if is_below:
+            is_below = False
             return otherwise(*operands, **rest)
+        return arranged(call, *operands, **rest)
+
+    return function
+
+
+def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
+    def arranged(call: Function, *operands: Any, **rest: Any) -> Any:
         shape = torch.broadcast_shapes(*(x.shape for x in operands if isinstance(x, Tensor)))
         # Numbers, of whatever form, say nothing of how the result lies.
         wide = [x.expand(shape) if _has_dims(x) and x.shape != shape else x for x in operands]
@@ -95,15 +111,10 @@ def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
             orders.append(sorted(order))
         if all(one == order for one in orders):
             return otherwise(*operands, **rest)
-        arranged = [_in_order(x, order) if _has_dims(x) else x for x in wide]
-        in_order = True
-        try:
-            result = op(*arranged, **rest)
-        finally:
-            in_order = False
+        result = call(*(_in_order(x, order) if _has_dims(x) else x for x in wide), **rest)
         return result.permute([order.index(dim) for dim in range(len(order))])
 
-    return function
+    return _above(op, otherwise, arranged)
 
 
 def _zero(x: Tensor) -> Any:
@@ -125,43 +136,24 @@ def _in_order(operand: Tensor, order: list[int]) -> Tensor:
 def _row_major(op: torch._ops.OpOverload, otherwise: Function, which: tuple[int, ...]) -> Function:
     """Row-major, however the operands of the numbers `which` lie."""
 
-    def rows(*operands: Any) -> Any:
-        # Of sizes that data decides nobody knows: a copy of what lies so is no copy.
+    def arranged(call: Function, *operands: Any, **rest: Any) -> Any:
         if all(torch_compat.is_known_contiguous(operands[number]) for number in which):
-            return operands
-        return [x.contiguous() if n in which else x for n, x in enumerate(operands)]
+            return otherwise(*operands, **rest)
+        return call(*(x.contiguous() if n in which else x for n, x in enumerate(operands)), **rest)
 
-    return _of_arranged(op, otherwise, rows)
+    return _above(op, otherwise, arranged)
 
 
 def _batch_norm(op: torch._ops.OpOverload, otherwise: Function) -> Function:
-    def arranged(x: Tensor, *rest: Any) -> Any:
+    def arranged(call: Function, x: Tensor, *rest: Any) -> Any:
         if x.device.type != "cpu":
-            return (x, *rest)
+            return otherwise(x, *rest)
         layout = torch_compat.memory_format_of(x)
-        lies_so = x.is_contiguous(memory_format=layout)
-        return (x if lies_so else x.contiguous(memory_format=layout), *rest)
+        if x.is_contiguous(memory_format=layout):
+            return otherwise(x, *rest)
+        return call(x.contiguous(memory_format=layout), *rest)
 
-    return _of_arranged(op, otherwise, arranged)
-
-
-def _of_arranged(op: torch._ops.OpOverload, otherwise: Function, arrange: Function) -> Function:
-    """Of the operands that `arrange` makes of those that are given, which may be the same."""
-    is_arranged = False  # whether the next call is the one below: torch may not know that it is
-
-    def function(*operands: Any, **rest: Any) -> Any:
-        nonlocal is_arranged
-        arranged = operands if is_arranged else arrange(*operands)
-        is_arranged = False
-        if all(a is b for a, b in zip(arranged, operands, strict=True)):
-            return otherwise(*operands, **rest)
-        is_arranged = True
-        try:
-            return op(*arranged, **rest)
-        finally:
-            is_arranged = False
-
-    return function
+    return _above(op, otherwise, arranged)
 
 
 def _ldexp(op: torch._ops.OpOverload, otherwise: Function) -> Function:

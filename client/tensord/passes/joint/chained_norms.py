@@ -53,18 +53,20 @@ def chained_norms(joint: fx.GraphModule) -> int:
     of checkpoints, which say themselves what is computed again.
     """
     steps = joint.graph.find_nodes(op="call_function", target=_BACKWARD)
-    if len(steps) < 2 or (mode := fake_mode_of(joint.graph)) is None:
+    paths = {step: path for step in steps if (path := _path_from_norm(argument(step, "input")))}
+    if not paths or (mode := fake_mode_of(joint.graph)) is None:
         return 0
     backward = gradient_nodes(joint.graph)
-    return sum(_rewrite_one(joint.graph, step, backward, mode) for step in steps)
+    return sum(
+        _rewrite_one(joint.graph, step, path, backward, mode) for step, path in paths.items()
+    )
 
 
-def _rewrite_one(graph: fx.Graph, step: fx.Node, backward: set[fx.Node], mode: Any) -> bool:
-    read = argument(step, "input")
-    path = _path_from_norm(read)
-    if path is None:
-        return False
+def _rewrite_one(
+    graph: fx.Graph, step: fx.Node, path: list[fx.Node], backward: set[fx.Node], mode: Any
+) -> bool:
     result, *handed_on = path
+    read = path[-1]
     norm = arguments(result)[0]
     if "recompute" in norm.meta or not _is_for_norms_alone(path, backward):
         return False
@@ -131,8 +133,8 @@ def _computes_again(step: fx.Node, read: fx.Node) -> bool:
     """Whether a step is a norm's backward that reads this as its input alone, and that way."""
     if step.target is not _BACKWARD or argument(step, "input") is not read:
         return False
-    others = (x for x in torch.utils._pytree.tree_leaves(step.args) if x is read)
-    return len(list(others)) == 1 and _path_from_norm(read) is not None
+    times = sum(x is read for x in torch.utils._pytree.tree_leaves(step.args))
+    return times == 1 and _path_from_norm(read) is not None
 
 
 def _is_view(node: fx.Node) -> bool:
