@@ -132,6 +132,16 @@ class RealDaemon:
                 continue  # the thread has ended
         return sorted(found)
 
+    def suspend(self) -> None:
+        """Stops all its threads. Returns once they stand: until then one of them may still answer
+        while another takes the signal."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def resume(self) -> None:
+        """Lets its threads go on after `suspend`; does nothing to a process that runs."""
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """Ends the process at once, as a crash would."""
         self.process.send_signal(signal.SIGKILL)

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import socket
 import sys
 import threading
@@ -201,11 +199,11 @@ def test_stopped_daemon_costs_two_seconds_once(
     """It greeted, and was stopped before the graphs came."""
     daemon = start()
     rpc.client().hello()
-    os.kill(daemon.process.pid, signal.SIGSTOP)
+    daemon.suspend()
     try:
         seconds = _seconds_of_graphs(5)
     finally:
-        os.kill(daemon.process.pid, signal.SIGCONT)
+        daemon.resume()
     assert seconds < 2 + LENIENT
     assert tensord.stats()["fallbacks"] == 5
     # It lives again, and is asked again once the circuit closes.

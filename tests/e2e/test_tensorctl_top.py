@@ -147,11 +147,11 @@ def test_json_is_a_line_an_update(daemon: RealDaemon) -> None:
 def test_a_stopped_daemon_is_no_endless_wait() -> None:
     daemon = RealDaemon()
     try:
-        daemon.process.send_signal(signal.SIGSTOP)
+        daemon.suspend()
         done = subprocess.run(
             _command(daemon, "top", "--once"), capture_output=True, text=True, timeout=TIMEOUT_S
         )
         assert done.returncode == 3, done.stderr
     finally:
-        daemon.process.send_signal(signal.SIGCONT)
+        daemon.resume()
         daemon.close()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import socket
 import subprocess
 import textwrap
@@ -272,7 +271,7 @@ def test_a_daemon_that_is_stopped_is_found_silent(
     messages = rpc._start("WatchStats", request.SerializeToString(), WAIT_S, beats).messages()
     for _ in range(5):
         next(messages)
-    daemon.process.send_signal(signal.SIGSTOP)
+    daemon.suspend()
     begin = time.monotonic()
     try:
         with pytest.raises(transport.SilentError):
@@ -280,7 +279,7 @@ def test_a_daemon_that_is_stopped_is_found_silent(
                 next(messages)
         assert time.monotonic() - begin < WAIT_S
     finally:
-        daemon.process.send_signal(signal.SIGCONT)
+        daemon.resume()
 
 
 def test_a_daemon_that_is_stopped_before_the_first_tick_is_found_silent(
@@ -299,7 +298,7 @@ def test_a_daemon_that_is_stopped_before_the_first_tick_is_found_silent(
 
     def stop_and_tick(asked: watch.Watch) -> None:
         if not ticks:
-            daemon.process.send_signal(signal.SIGSTOP)
+            daemon.suspend()
         ticks.append(time.monotonic())
         tick(asked)
 
@@ -309,7 +308,7 @@ def test_a_daemon_that_is_stopped_before_the_first_tick_is_found_silent(
             compile_one(2.0)
         assert time.monotonic() - ticks[0] < WAIT_S
     finally:
-        daemon.process.send_signal(signal.SIGCONT)
+        daemon.resume()
     assert tensord.stats()["fallbacks"] == 1
 
 
@@ -326,7 +325,7 @@ def test_backward_does_not_wait_for_a_daemon_that_forward_found_silent(
     def note(method: str, *arguments: Any) -> transport.Call:
         asked.append(method)
         if method == "Compile":  # the capture has greeted
-            daemon.process.send_signal(signal.SIGSTOP)
+            daemon.suspend()
         return start_call(method, *arguments)
 
     monkeypatch.setattr(rpc, "_start", note)
@@ -337,7 +336,7 @@ def test_backward_does_not_wait_for_a_daemon_that_forward_found_silent(
             torch.compile(lambda x: torch.tanh(x * 2).sum(), backend="tensord")(x).backward()
         assert time.monotonic() - began < WAIT_S
     finally:
-        daemon.process.send_signal(signal.SIGCONT)
+        daemon.resume()
     assert asked.count("Compile") == 1
     torch.testing.assert_close(x.grad, 2 / torch.cosh(x.detach() * 2) ** 2)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -59,9 +58,9 @@ class _Trial:
 
 @contextlib.contextmanager
 def _stopped(trial: _Trial) -> Iterator[None]:
-    os.kill(trial.daemon.process.pid, signal.SIGSTOP)
+    trial.daemon.suspend()
     yield
-    os.kill(trial.daemon.process.pid, signal.SIGCONT)
+    trial.daemon.resume()
 
 
 @contextlib.contextmanager
