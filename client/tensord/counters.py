@@ -33,6 +33,7 @@ _COUNTERS = (
     "norms_recomputed",  # layer norms that norms read: backward reads the first one's input
     "copies_saved",  # of tensors that operators change in place
     "saved_views_copied",  # of larger tensors that nothing else keeps, on a GPU
+    "saved_products_padded",  # with an odd number of columns, on a GPU
     "gradients_absent",  # of results beside a loss, that backward was first compiled without
     "cuda_graphs",  # captured
     "cuda_graph_replays",

@@ -10,6 +10,8 @@ constexpr OperatorRow kConcatenationRows[] = {
     {"aten::stack(Tensor[] tensors, int dim)"},
     {"aten::constant_pad_nd(Tensor self, int[] pad, Scalar value)", kAnyResultLayout},
     {"tensord::zero_padded(Tensor self, int[] size)"},
+    // Of a matrix; what is behind the end of its rows may be anything.
+    {"tensord::padded_rows(Tensor x, int columns)"},
     {"aten::repeat(Tensor self, int[] repeats)"},
     {"aten::flip(Tensor self, int[] dims)"},
     {"aten::roll(Tensor self, int[] shifts, int[] dims)"},

@@ -403,7 +403,20 @@ class Padder {
     const ValueId product = editor_.Insert(index, std::move(node));
     const Pads pads{plan.m, plan.n};
     const ValueId old(editor_.ValueOfNode(index), 0);
+    SavePadded(index, product);
     Replace(old, pads.any() ? Unpadded(index, name, product, pads, eager) : product);
+  }
+
+  // What is wanted by padded rows is the product as it is computed, whatever is behind each row.
+  void SavePadded(int index, ValueId product) {
+    for (const int reader : editor_.uses().Readers({editor_.ValueOfNode(index), 0})) {
+      if (reader == static_cast<int>(editor_.graph().nodes.size())) continue;
+      const Node& node = editor_.node(reader);
+      if (node.op == "tensord::padded_rows" &&
+          node.outputs[0].sizes == editor_.TypeOf(product).sizes) {
+        Replace({editor_.ValueOfNode(reader), 0}, product);
+      }
+    }
   }
 
   const PaddingCosts costs_;

@@ -65,14 +65,14 @@ AccessIndex::AccessIndex(const Program& program)
   }
 }
 
-StoreBox StoreBoxOf(const BufferInfo& buffer, const Expr& index) {
+AccessBox AccessBoxOf(const BufferInfo& buffer, const Expr& index) {
   if (sym::ContainsKind(index, sym::AtomKind::kIndirect)) return {};
   std::vector<int> order(buffer.sizes.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return sym::Hint(buffer.strides[a]) > sym::Hint(buffer.strides[b]);
   });
-  StoreBox box;
+  AccessBox box;
   Expr rest = index;
   for (int d : order) {
     if (buffer.sizes[d].Is(1)) continue;
@@ -97,7 +97,7 @@ StoreBox StoreBoxOf(const BufferInfo& buffer, const Expr& index) {
   return box;
 }
 
-bool AreDisjoint(const StoreBox& a, const StoreBox& b) {
+bool AreDisjoint(const AccessBox& a, const AccessBox& b) {
   if (a.empty() || a.size() != b.size()) return false;
   for (size_t d = 0; d < a.size(); ++d) {
     if (IsBehind(a[d], b[d]) || IsBehind(b[d], a[d])) return true;
@@ -107,30 +107,51 @@ bool AreDisjoint(const StoreBox& a, const StoreBox& b) {
 
 namespace {
 
-// The stores of operations into one buffer.
-struct Writer {
+// What an operation loads from one buffer, or stores into it.
+struct Access {
   int op;
-  std::vector<StoreBox> boxes;  // of all its stores; empty when some elements cannot be told
+  std::vector<AccessBox> boxes;  // of all of that; empty when some elements cannot be told
 
-  static Writer Of(const Program& program, int op, BufferId buffer) {
-    Writer writer{.op = op};
+  static Access Stores(const Program& program, int op, BufferId buffer) {
+    Access access{.op = op};
     const auto* loop = std::get_if<LoopOp>(&program.operations[op]);
-    if (loop == nullptr) return writer;
+    if (loop == nullptr) return access;
     for (const Store& store : loop->stores) {
-      if (store.buffer != buffer) continue;
-      writer.boxes.push_back(StoreBoxOf(program.buffers[buffer], store.index));
-      if (writer.boxes.back().empty()) return {.op = op};
+      if (store.buffer == buffer && !access.Add(program.buffers[buffer], store.index)) break;
     }
-    return writer;
+    return access;
   }
 
-  bool Conflicts(const Writer& other) const {
+  static Access Loads(const Program& program, int op, BufferId buffer) {
+    Access access{.op = op};
+    const auto* loop = std::get_if<LoopOp>(&program.operations[op]);
+    if (loop == nullptr) return access;
+    for (const Store& store : loop->stores) {  // those that add to what is there
+      if (store.buffer == buffer && store.mode != StoreMode::kAssign) return access;
+    }
+    for (const Inst& inst : loop->block.insts) {
+      if (inst.kind != InstKind::kLoad || inst.buffer != buffer) continue;
+      if (!access.Add(program.buffers[buffer], inst.index)) break;
+    }
+    return access;
+  }
+
+  bool Conflicts(const Access& other) const {
     if (boxes.empty() || other.boxes.empty()) return true;
-    for (const StoreBox& a : boxes) {
-      for (const StoreBox& b : other.boxes) {
+    for (const AccessBox& a : boxes) {
+      for (const AccessBox& b : other.boxes) {
         if (!AreDisjoint(a, b)) return true;
       }
     }
+    return false;
+  }
+
+ private:
+  // False where the elements cannot be told.
+  bool Add(const BufferInfo& buffer, const Expr& index) {
+    boxes.push_back(AccessBoxOf(buffer, index));
+    if (!boxes.back().empty()) return true;
+    boxes.clear();
     return false;
   }
 };
@@ -163,21 +184,21 @@ class Writers {
  public:
   // Calls visit(op) for each writer whose elements the new one may write too; then adds it.
   template <typename Visit>
-  void Add(Writer writer, const Visit& visit) {
+  void Add(Access writer, const Visit& visit) {
     const bool apart = !writers_.empty() && !writer.boxes.empty() &&
                        std::all_of(writer.boxes.begin(), writer.boxes.end(),
-                                   [this](const StoreBox& box) { return IsDisjoint(box); });
+                                   [this](const AccessBox& box) { return IsDisjoint(box); });
     if (!apart) {
-      for (const Writer& other : writers_) {
+      for (const Access& other : writers_) {
         if (other.Conflicts(writer)) visit(other.op);
       }
     }
-    for (const StoreBox& box : writer.boxes) Cover(box);
+    for (const AccessBox& box : writer.boxes) Cover(box);
     all_told_ &= !writer.boxes.empty();
     writers_.push_back(std::move(writer));
   }
 
-  const std::vector<Writer>& all() const { return writers_; }
+  const std::vector<Access>& all() const { return writers_; }
 
  private:
   struct Dimension {
@@ -186,7 +207,7 @@ class Writers {
   };
 
   // In some dimension, where nobody has written yet.
-  bool IsDisjoint(const StoreBox& box) const {
+  bool IsDisjoint(const AccessBox& box) const {
     if (!all_told_ || box.size() != dimensions_.size()) return false;
     for (size_t d = 0; d < box.size(); ++d) {
       const auto least = box[d].least.AsConstant(), extent = box[d].extent.AsConstant();
@@ -198,7 +219,7 @@ class Writers {
     return false;
   }
 
-  void Cover(const StoreBox& box) {
+  void Cover(const AccessBox& box) {
     if (writers_.empty() && dimensions_.empty()) dimensions_.resize(box.size());
     all_told_ &= box.size() == dimensions_.size();
     for (size_t d = 0; d < std::min(box.size(), dimensions_.size()); ++d) {
@@ -211,54 +232,88 @@ class Writers {
     }
   }
 
-  std::vector<Writer> writers_;
+  std::vector<Access> writers_;
   std::vector<Dimension> dimensions_;
   bool all_told_ = true;  // each writer has boxes, of equal rank
 };
 
+// Who has touched a buffer since an operation that all before it precede.
+class Recent {
+ public:
+  // Calls visit(op) for each operation that this one must wait for, unless it waits for another that
+  // does. Who reads and writes does so in this order.
+  template <typename Visit>
+  void Read(const Program& program, int op, BufferId buffer, const Visit& visit) {
+    const std::vector<Access>& writers = writers_.all();
+    size_t waits_for = writers.size();
+    if (writers.size() < 2) {
+      for (const Access& writer : writers) visit(writer.op);
+    } else {
+      const Access loads = Access::Loads(program, op, buffer);
+      for (const Access& writer : writers) {
+        if (writer.Conflicts(loads)) {
+          visit(writer.op);
+        } else {
+          --waits_for;
+        }
+      }
+    }
+    behind_all_ |= waits_for == writers.size();
+    readers_.push_back(op);
+  }
+
+  template <typename Visit>
+  void Write(const Program& program, int op, BufferId buffer, const Visit& visit) {
+    const bool reads = !readers_.empty() && readers_.back() == op;
+    if (reads) readers_.pop_back();
+    // Who waits for a reader that waits for all writers waits for all.
+    const bool behind_reader = (reads || !readers_.empty()) && behind_all_;
+    for (const int reader : readers_) visit(reader);
+    if (readers_.empty() || !behind_reader) {
+      for (const int reader : readers_before_) visit(reader);
+    }
+    if (behind_reader) writers_ = Writers();
+    const Access stores = Access::Stores(program, op, buffer);
+    writers_.Add(stores, visit);
+    const bool ahead_of_all = behind_reader || stores.boxes.empty();
+    if (ahead_of_all) {
+      // All that come later wait for this one, or for a reader behind it.
+      writers_ = Writers();
+      writers_.Add(stores, [](int) {});
+      readers_before_ = std::exchange(readers_, {});
+    }
+    if (reads) readers_.push_back(op);
+    behind_all_ = reads && ahead_of_all;
+  }
+
+ private:
+  Writers writers_;
+  std::vector<int> readers_;         // behind some of them
+  std::vector<int> readers_before_;  // the last ones that the first writer waits for
+  bool behind_all_ = false;          // one of the readers waits for all of the writers
+};
+
 }  // namespace
 
+bool MayMeet(const Program& program, int loads, int stores, BufferId buffer) {
+  return Access::Stores(program, stores, buffer).Conflicts(Access::Loads(program, loads, buffer));
+}
+
 std::vector<OperationSet> Predecessors(const Program& program, const AccessIndex& accesses) {
-  // Who has touched a buffer since an operation that all before it precede.
-  struct Recent {
-    Writers writers;
-    std::vector<int> readers;         // behind all writers
-    std::vector<int> readers_before;  // the last ones that the first writer waits for
-  };
   const int count = static_cast<int>(program.operations.size());
   std::vector<OperationSet> predecessors(count);
   std::vector<Recent> recent(program.buffers.size());
   int last_ordered = -1;
   for (int j = 0; j < count; ++j) {
     const Accesses& of = accesses.Of(j);
-    OperationSet& before = predecessors[j];
+    const auto wait = [&before = predecessors[j]](int i) { before.insert(i); };
     const auto* call = std::get_if<ExternOp>(&program.operations[j]);
     if (call != nullptr && call->ordered) {
-      if (last_ordered >= 0) before.insert(last_ordered);
+      if (last_ordered >= 0) wait(last_ordered);
       last_ordered = j;
     }
-    for (BufferId id : of.reads) {
-      for (const Writer& writer : recent[id].writers.all()) before.insert(writer.op);
-      if (of.writes.count(id) == 0) recent[id].readers.push_back(j);
-    }
-    for (BufferId id : of.writes) {
-      auto& [writers, readers, readers_before] = recent[id];
-      const std::vector<int>& waits_for = readers.empty() ? readers_before : readers;
-      before.insert(waits_for.begin(), waits_for.end());
-      const bool reads = of.reads.count(id) != 0;
-      // A reader waits for all writers, so who waits for a reader waits for all.
-      const bool behind_reader = reads || !readers.empty();
-      if (behind_reader) writers = Writers();
-      const Writer writer = Writer::Of(program, j, id);
-      writers.Add(writer, [&](int i) { before.insert(i); });
-      if (behind_reader || writer.boxes.empty()) {
-        // All that come later wait for this one, or for a reader behind it.
-        writers = Writers();
-        writers.Add(writer, [](int) {});
-        readers_before = std::exchange(readers, {});
-      }
-      if (reads) readers = {j};
-    }
+    for (BufferId id : of.reads) recent[id].Read(program, j, id, wait);
+    for (BufferId id : of.writes) recent[id].Write(program, j, id, wait);
   }
   return predecessors;
 }

@@ -35,21 +35,25 @@ class AccessIndex {
   std::vector<bool> is_output_;          // by buffer
 };
 
-// The coordinates that a store covers, outermost dimension first; empty when they cannot be told.
+// The coordinates that a load or store covers, outermost dimension first; empty when they cannot be
+// told.
 struct CoordinateRange {
   Expr least, extent;
 };
-using StoreBox = std::vector<CoordinateRange>;
-StoreBox StoreBoxOf(const BufferInfo& buffer, const Expr& index);
+using AccessBox = std::vector<CoordinateRange>;
+AccessBox AccessBoxOf(const BufferInfo& buffer, const Expr& index);
 
-// True when two stores into one buffer provably never touch the same element (as the parts of a
+// True when two accesses to one buffer provably never touch the same element (as the parts of a
 // concatenation).
-bool AreDisjoint(const StoreBox& a, const StoreBox& b);
+bool AreDisjoint(const AccessBox& a, const AccessBox& b);
+
+// Whether one operation may load elements of a buffer that another one stores.
+bool MayMeet(const Program& program, int loads, int stores, BufferId buffer);
 
 using OperationSet = absl::btree_set<int>;
 
-// predecessors[j]: operations i < j that must finish before j: it reads what they write, writes
-// what they read, or writes what they write, or both are ordered calls. What follows from others
+// predecessors[j]: operations i < j that must finish before j: it reads elements that they
+// write, writes a buffer that they read, or elements that they write, or both are ordered calls. What follows from others
 // may be left out.
 std::vector<OperationSet> Predecessors(const Program& program, const AccessIndex& accesses);
 

@@ -55,7 +55,7 @@ struct Access {
   bool is_store;
   bool is_result;     // of a reduction
   bool is_plain;      // a store in kAssign mode
-  StoreBox box = {};  // of a store into a buffer that has others
+  AccessBox box = {};  // of a store into a buffer that has others
 };
 
 std::map<BufferId, std::vector<Access>> CollectAccesses(const Nest& nest) {
@@ -148,7 +148,7 @@ absl::Status CheckAccesses(const Nest& nest, const BufferInfo& buffer,
   if (stores == 0) return absl::OkStatus();
   if (stores > 1) {
     for (Access& access : *accesses) {
-      if (access.is_store) access.box = StoreBoxOf(buffer, access.index);
+      if (access.is_store) access.box = AccessBoxOf(buffer, access.index);
     }
   }
   for (const Access& a : *accesses) {

@@ -121,7 +121,8 @@ class Verifier {
         }
       }
       for (const BufferId id : accesses.reads) {
-        if (writers[id].step >= 0 && !writers[id].IsBefore(slot)) {
+        if (writers[id].step >= 0 && !writers[id].IsBefore(slot) &&
+            ReadsBeforeItIsWritten(static_cast<int>(i), id)) {
           return Broken("operation ", i, " runs before buffer ", id, " is written");
         }
         if (local_to_[id] >= 0 && writers[id].step < 0) {
@@ -137,6 +138,17 @@ class Verifier {
       for (const BufferId id : accesses.writes) writers[id].Add(slot);
     }
     return absl::OkStatus();
+  }
+
+  // Whether an operation reads elements that an earlier one of the program writes no earlier.
+  bool ReadsBeforeItIsWritten(int reader, BufferId buffer) const {
+    for (int i = 0; i < reader; ++i) {
+      if (AccessesOf(program_.operations[i]).writes.count(buffer) == 0) continue;
+      Last writer;
+      writer.Add(slots_[i]);
+      if (!writer.IsBefore(slots_[reader]) && MayMeet(program_, reader, i, buffer)) return true;
+    }
+    return false;
   }
 
   const Program& program_;

@@ -14,6 +14,7 @@ from torch import fx
 from .. import passes, torch_compat
 from ..counters import STATS
 from ..wire import spans
+from .saved_products import pad_saved_products
 from .saved_views import copy_saved_views
 
 _aten = torch.ops.aten
@@ -91,6 +92,7 @@ def partition(
             joint, inputs, compiler="inductor", **arguments
         )
     with spans.timed("passes", "partition"):
-        copied = copy_saved_views(forward, backward, arguments["num_fwd_outputs"])
-    STATS.add("saved_views_copied", copied)
+        results = arguments["num_fwd_outputs"]
+        STATS.add("saved_views_copied", copy_saved_views(forward, backward, results))
+        STATS.add("saved_products_padded", pad_saved_products(forward, backward, results))
     return forward, backward

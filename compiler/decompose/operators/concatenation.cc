@@ -150,28 +150,38 @@ Results ConstantPad(Builder& b, const Call& call) {
   }));
 }
 
-// (self, sizes): `self` at the start of a buffer of these sizes, zeros behind it in every
-// dimension. Computed part by part, in place: the part that is `self` is a loop of its own shape,
-// which fuses with what made it and has no condition inside; and it is computed once, whoever reads
-// it.
-Results ZeroPadded(Builder& b, const Call& call) {
-  const Tensor t = call.tensor("self");
-  const Sizes sizes = call.integers("size");
+// `t` at the start of a buffer of these sizes, zeros behind it in every dimension. Computed part by
+// part, in place: the part that is `t` is a loop of its own shape, which fuses with what made it
+// and has no condition inside; and it is computed once, whoever reads it. It comes first: what it
+// is computed of may end there and give it its memory.
+Results PaddedWithZeros(Builder& b, const Tensor& t, const Sizes& sizes) {
   bool fits = sizes.size() == t.sizes().size();
   for (size_t d = 0; fits && d < sizes.size(); ++d) {
     fits = sym::MayBeAtMost(t.sizes()[d], sizes[d]);
   }
   if (!fits) return absl::InvalidArgumentError("does not fit into the padded sizes");
   const Tensor whole = b.Allocate(t.dtype(), sizes);
-  Tensor part = whole;  // what is left to fill: behind the dimensions seen so far nothing is
+  Tensor part = whole;  // in front of the zeros of the dimensions seen so far
+  std::vector<Tensor> zeros;
   for (int d = 0; d < t.rank(); ++d) {
     const Expr length = t.sizes()[d], rest = sizes[d] - length;
     if (rest.Is(0)) continue;
-    b.Assign(b.Slice(part, d, length, rest, 1), b.Full(t.dtype(), {}, 0));
+    zeros.push_back(b.Slice(part, d, length, rest, 1));
     part = b.Slice(part, d, Expr(0), length, 1);
   }
   b.Assign(part, t);
+  for (const Tensor& behind : zeros) b.Assign(behind, b.Full(t.dtype(), {}, 0));
   return AsResults(whole);
+}
+
+Results ZeroPadded(Builder& b, const Call& call) {
+  return PaddedWithZeros(b, call.tensor("self"), call.integers("size"));
+}
+
+Results PaddedRows(Builder& b, const Call& call) {
+  const Tensor t = call.tensor("x");
+  if (t.rank() != 2) return absl::InvalidArgumentError("pads the rows of matrices");
+  return PaddedWithZeros(b, t, {t.sizes()[0], call.integer("columns")});
 }
 
 Results Repeat(Builder& b, const Call& call) {
@@ -337,6 +347,7 @@ const Lowering kConcatenationLowerings[] = {
     {"aten::stack", Stack},
     {"aten::constant_pad_nd", ConstantPad},
     {"tensord::zero_padded", ZeroPadded},
+    {"tensord::padded_rows", PaddedRows},
     {"aten::repeat", Repeat},
     {"aten::flip", Flip},
     {"aten::roll", Roll},

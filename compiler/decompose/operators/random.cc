@@ -33,6 +33,7 @@ template <DataCheck check>
 Results Checked(Builder& b, const Call& call) {
   const Tensor x = call.tensor("x");
   const DType dtype = x.dtype();
+  if (!IsFloating(dtype)) return absl::InvalidArgumentError("checks floating numbers alone");
   const bool checks = b.checks_data(check);
   return std::vector<Tensor>{Elementwise(
       b, dtype, {x}, [=](Elem v) { return checks ? v.Stored(dtype).Checked(check) : v; })};

@@ -85,6 +85,25 @@ TEST(DonatedTest, TheGradientIsInThePlaceOfTheLogits) {
             kLogits + 2 * (2 * kRows * kWidth) + 2 * kVocabulary * kWidth + kMiB);
 }
 
+// The logits of an odd vocabulary, by rows of whole 16 bytes as its products want them
+// (tensord::padded_rows): the gradient is written between the ends of rows.
+TEST(DonatedTest, TheGradientOfAnOddVocabularyIsInThePlaceOfThePaddedLogits) {
+  constexpr int kOdd = kVocabulary - 6;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref padded = g.Input({kRows, kVocabulary}, kHalf);
+  const Ref head = g.Input({kOdd, kWidth}, kHalf), x = g.Input({kRows, kWidth}, kHalf);
+  g.graph().mutable_inputs(1)->set_is_parameter(true);
+  const Ref logits = g.Node("aten::slice.Tensor", {padded, 1, 0, kOdd, 1},
+                            g.Meta({kRows, kOdd}, kHalf, {kVocabulary, 1}));
+  const Ref gradient = g.Node("aten::sigmoid", {logits}, g.Meta({kRows, kOdd}, kHalf));
+  g.Output(g.Node("aten::mm", {gradient, head}, g.Meta({kRows, kWidth}, kHalf)));
+  g.Output(g.Node("aten::mm", {Transposed(g, gradient, kRows, kOdd), x},
+                  g.Meta({kOdd, kWidth}, kHalf)));
+  g.Output(g.Node("aten::sum.dim_IntList", {gradient, Ints({0}), false, nullptr},
+                  g.Meta({kOdd}, kHalf)));
+  EXPECT_THAT(Donors(JobForH100(g)), ElementsAre(0));
+}
+
 TEST(DonatedTest, AlsoWhereBackwardIsCaptured) {
   GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   v1::CompileJob job = Backward(g);

@@ -50,6 +50,27 @@ TEST(PadProductsTest, OutputsKeepTheirStrides) {
   EXPECT_THAT(Padded(g, 1), ElementsAre("aten::addmm 40/1 32/64x64/1 64/40x40/1"));
 }
 
+// x @ w of 34 columns, read by a ReLU, and with rows of so many columns.
+GraphBuilder ProductByPaddedRows(int64_t columns) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({32, 64}, kHalf), w = g.Input({64, 34}, kHalf);
+  const Ref y = g.Node("aten::mm", {x, w}, g.Meta({32, 34}, kHalf));
+  g.Output(g.Node("aten::relu", {y}, g.Meta({32, 34}, kHalf)));
+  g.Output(g.Node("tensord::padded_rows", {y, columns}, g.Meta({32, columns}, kHalf)));
+  return g;
+}
+
+TEST(PadProductsTest, WhatIsWantedByPaddedRowsIsTheProduct) {
+  GraphBuilder g = ProductByPaddedRows(40), other = ProductByPaddedRows(48);
+  Graph graph;
+  EXPECT_THAT(Padded(g, 1, &graph), ElementsAre("aten::mm 32/64x64/1 64/40x40/1"));
+  // The weight, its zeros, and the ReLU.
+  EXPECT_EQ(LoopOperations(MustLower(graph)), 3);
+  // Rows of another length are a copy, and its zeros.
+  EXPECT_THAT(Padded(other, 1, &graph), ElementsAre("aten::mm 32/64x64/1 64/40x40/1"));
+  EXPECT_EQ(LoopOperations(MustLower(graph)), 5);
+}
+
 // ---- Large results that are given out
 
 // Few rows of few elements are enough.
