@@ -19,9 +19,13 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "softplus": F.softplus,
     "soft_margin_loss": lambda x: F.soft_margin_loss(x, x),
-    "threshold": lambda x: F.threshold(x, 0.5, 0.1),
     "frac": torch.frac,
+}
+OF_TRUTH_VALUES: dict[str, Callable[[Tensor], Tensor]] = {
+    "threshold": lambda x: F.threshold(x, 0.5, 0.1),
     "arange": lambda x: torch.arange(-1, 2, 2, dtype=x.dtype),
+    "max_pool2d": lambda x: F.max_pool2d(x[None, None], (1, 2)),
+    "max_pool3d": lambda x: F.max_pool3d(x[None, None, None], (1, 1, 2)),
 }
 # Of narrow floats.
 SPECIAL: dict[str, Callable[[Tensor], Tensor]] = {
@@ -31,10 +35,8 @@ SPECIAL: dict[str, Callable[[Tensor], Tensor]] = {
     "cdist": lambda x: torch.cdist(x[:, None], x[:, None], p=0.0),
 }
 CASES = [
-    *((name, dtype) for name in OPERATORS if name not in ("threshold", "arange")
-      for dtype in (torch.uint8, torch.int64)),
-    ("threshold", torch.bool),
-    ("arange", torch.bool),
+    *((name, dtype) for name in OPERATORS for dtype in (torch.uint8, torch.int64)),
+    *((name, torch.bool) for name in OF_TRUTH_VALUES),
     ("arange", torch.complex64),
     *((name, dtype) for name in SPECIAL for dtype in (torch.float16, torch.bfloat16)),
 ]  # fmt: skip
@@ -42,7 +44,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_is_refused_as_by_eager(name: str, dtype: torch.dtype) -> None:
-    function = (OPERATORS | SPECIAL)[name]
+    function = (OPERATORS | OF_TRUTH_VALUES | SPECIAL)[name]
     x = torch.ones(5).to(dtype)
     with pytest.raises(RuntimeError) as eager:  # NotImplementedError is one
         function(x)

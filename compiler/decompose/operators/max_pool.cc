@@ -97,6 +97,8 @@ Results MaxPool(Builder& b, const Call& call) {
   const bool overlaps =
       std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.Covering() > 1; });
   Tensor image = call.tensor("self");
+  // Which eager refuses in its own words.
+  if (image.dtype() == kBool) return absl::UnimplementedError("pooling of truth values");
   if (overlaps && !image.view() && image.cost() > kMostAgain) {
     image = b.RealizeAs(image, BufferStrides(call.argument_type("self")));
   }

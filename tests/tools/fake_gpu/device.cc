@@ -2,8 +2,15 @@
 // A CUDA device that computes nothing, for a torch that is built without CUDA: fake tensors on
 // "cuda" go through every operator, and autograd runs, so that graphs are captured as on a GPU.
 // Loaded before torch asks what devices there are, by LD_PRELOAD.
+// Constants of graphs, as lists of indices, are real there: they lie in the host's memory.
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <cstdlib>
+#include <cstring>
 
 namespace at {
 namespace {
@@ -41,6 +48,42 @@ struct FakeHooks : CUDAHooksInterface {
 };
 
 C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, FakeHooks)
+
+// ---- Constants
+
+struct HostMemory : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    void* memory = std::malloc(bytes);
+    return {memory, memory, &std::free, kDevice};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &std::free; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+};
+
+Tensor EmptyStrided(IntArrayRef sizes, IntArrayRef strides, std::optional<ScalarType> dtype,
+                    std::optional<Layout>, std::optional<Device>, std::optional<bool>) {
+  static HostMemory memory;
+  return detail::empty_strided_generic(sizes, strides, &memory,
+                                       c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                       dtype.value_or(ScalarType::Float));
+}
+
+Tensor OnHost(const Tensor& tensor) {
+  return from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(),
+                   TensorOptions().dtype(tensor.dtype()).device(kCPU));
+}
+
+Tensor& Copy(Tensor& to, const Tensor& from, bool) {
+  OnHost(to).copy_(OnHost(from));
+  return to;
+}
+
+TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  m.impl("empty_strided", &EmptyStrided);
+  m.impl("copy_", &Copy);
+}
 
 }  // namespace
 }  // namespace at
