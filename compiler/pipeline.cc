@@ -96,21 +96,27 @@ std::vector<Pass> NormalizeParts() {
           part("unroll_parts", UnrollParts), part("normalize_loops", NormalizeLoops)};
 }
 
+// By input: whether its memory goes when the call needs it no more.
+std::vector<bool> ReleasedInputs(const CompileState& state) {
+  std::vector<bool> released;
+  for (const GraphInput& input : state.graph.inputs) {
+    released.push_back(state.job->options().releases_inputs() && !input.is_parameter);
+  }
+  return released;
+}
+
 // Operations share nests and nests share launches.
 absl::Status SchedulePass(CompileState& state) {
-  state.schedule = MakeSchedule(
-      state.program, TraitsOf(state.job->target(), state.job->options().deterministic()));
+  state.schedule = MakeSchedule(state.program,
+                                TraitsOf(state.job->target(), state.job->options().deterministic()),
+                                ReleasedInputs(state));
   for (const std::string& note : state.schedule.notes) state.result.add_fusion_notes(note);
   return absl::OkStatus();
 }
 
 // Neighbouring calls run in the order that takes less memory.
 absl::Status OrderCallsPass(CompileState& state) {
-  std::vector<bool> released;  // by input: it goes when it is needed no more
-  for (const GraphInput& input : state.graph.inputs) {
-    released.push_back(state.job->options().releases_inputs() && !input.is_parameter);
-  }
-  OrderCalls(state.program, released, &state.schedule);
+  OrderCalls(state.program, ReleasedInputs(state), &state.schedule);
   return absl::OkStatus();
 }
 

@@ -4,9 +4,9 @@
 //
 // Requires: a graph for CUDA. Ensures: products that pay for it run on operands padded with zeros,
 // so that every matrix in memory has rows of whole 16 bytes; what reads a result reads a slice of
-// it, and what wants padded rows (tensord::padded_rows) the result itself. Large results that are given out are computed by rows that are equally aligned instead. A
-// large weight that is converted for one product alone is there part by part. Must follow passes
-// that make or merge products.
+// it, and what wants padded rows (tensord::padded_rows) the result itself. Large results that are
+// given out are computed by rows that are equally aligned instead. A large weight that is converted
+// for one product alone is there part by part. Must follow passes that make or merge products.
 #ifndef TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
 #define TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
 

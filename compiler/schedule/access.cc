@@ -240,8 +240,8 @@ class Writers {
 // Who has touched a buffer since an operation that all before it precede.
 class Recent {
  public:
-  // Calls visit(op) for each operation that this one must wait for, unless it waits for another that
-  // does. Who reads and writes does so in this order.
+  // Calls visit(op) for each operation that this one must wait for, unless it waits for another
+  // that does. Who reads and writes does so in this order.
   template <typename Visit>
   void Read(const Program& program, int op, BufferId buffer, const Visit& visit) {
     const std::vector<Access>& writers = writers_.all();

@@ -53,8 +53,8 @@ bool MayMeet(const Program& program, int loads, int stores, BufferId buffer);
 using OperationSet = absl::btree_set<int>;
 
 // predecessors[j]: operations i < j that must finish before j: it reads elements that they
-// write, writes a buffer that they read, or elements that they write, or both are ordered calls. What follows from others
-// may be left out.
+// write, writes a buffer that they read, or elements that they write, or both are ordered calls.
+// What follows from others may be left out.
 std::vector<OperationSet> Predecessors(const Program& program, const AccessIndex& accesses);
 
 // Bytes of one buffer with sizes at their hints.

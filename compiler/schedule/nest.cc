@@ -53,8 +53,8 @@ struct Access {
   int member;
   Expr index;
   bool is_store;
-  bool is_result;     // of a reduction
-  bool is_plain;      // a store in kAssign mode
+  bool is_result;      // of a reduction
+  bool is_plain;       // a store in kAssign mode
   AccessBox box = {};  // of a store into a buffer that has others
 };
 

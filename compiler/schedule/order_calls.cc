@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "compiler/schedule/access.h"
+#include "compiler/schedule/live_bytes.h"
 
 namespace tensord::compiler {
 namespace {
@@ -34,15 +35,8 @@ class Orderer {
       moves_[step] = !IsOfCollective(std::get<ExternOp>(program.operations[*op]));
     }
     for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
-      const BufferInfo& buffer = program.buffers[id];
-      bytes_[id] = BufferBytes(buffer);
-      goes_[id] = !buffer.returned && !index_.IsOutput(id) && IsReleased(buffer, released);
-    }
-    for (size_t op = 0; op < program.operations.size(); ++op) {
-      for (BufferId id : index_.Of(static_cast<int>(op)).writes) {
-        // An argument that the call changes stays.
-        if (program.buffers[id].kind == BufferKind::kInput) goes_[id] = false;
-      }
+      bytes_[id] = BufferBytes(program.buffers[id]);
+      goes_[id] = IsReleased(program, index_, released, id);
     }
     for (size_t step = 0; step < order_.size(); ++step) {
       NoteLast(schedule, static_cast<int>(step));
@@ -66,13 +60,6 @@ class Orderer {
   // They begin early and are waited for late, whatever that takes.
   static bool IsOfCollective(const ExternOp& call) {
     return call.op.starts_with("_c10d_functional::");
-  }
-
-  static bool IsReleased(const BufferInfo& buffer, const std::vector<bool>& released) {
-    if (buffer.kind == BufferKind::kConstant) return false;
-    if (buffer.kind != BufferKind::kInput) return true;
-    const auto number = static_cast<size_t>(buffer.number);
-    return number < released.size() && released[number];
   }
 
   void NoteLast(const Schedule& schedule, int step) {

@@ -21,10 +21,33 @@ struct NestFacts {
   // What it leaves in memory for others within the call. Inputs that it writes have their memory,
   // and outputs are there in the end anyway, when memory is fullest in most calls.
   int64_t results = 0;  // bytes
+  // Bytes of the call's results that it makes, and by how much they are more than what it is the
+  // last to read. Zeros where that is more: made early they take less. A weight's gradient that is
+  // widened is twice as large, while all that forward has saved may still be there.
+  int64_t outputs = 0, growth = 0;
 };
 
+// Of a group that makes nothing but results of the call.
+void NoteGrowth(const Program& program, const AccessIndex& index, const Group& group,
+                const absl::btree_set<BufferId>& touched, const std::vector<bool>& released,
+                NestFacts* facts) {
+  int64_t goes = 0;
+  for (BufferId id : touched) {
+    if (group.nest.local.count(id) != 0) continue;
+    const BufferInfo& buffer = program.buffers[id];
+    const std::vector<int>& users = index.Users(id);
+    if (buffer.kind != BufferKind::kInput && users.front() >= group.ops.front()) {
+      facts->outputs += BufferBytes(buffer);
+    } else if (users.back() <= group.ops.back() && IsReleased(program, index, released, id)) {
+      goes += BufferBytes(buffer);
+    }
+  }
+  facts->growth = std::max(facts->outputs - goes, int64_t{0});
+  if (facts->growth == 0) facts->outputs = 0;
+}
+
 NestFacts FactsOf(const Program& program, const AccessIndex& index, const Group& group,
-                  const DeviceTraits& device) {
+                  const DeviceTraits& device, const std::vector<bool>& released) {
   NestFacts facts{.words = kWordsOfSizes};
   absl::btree_set<BufferId> touched, written;
   for (int op : group.ops) {
@@ -42,6 +65,7 @@ NestFacts FactsOf(const Program& program, const AccessIndex& index, const Group&
     const bool has_memory = buffer.kind == BufferKind::kInput || buffer.returned;
     if (!has_memory && group.nest.local.count(id) == 0) facts.results += BufferBytes(buffer);
   }
+  if (facts.results == 0) NoteGrowth(program, index, group, touched, released, &facts);
   if (device.equal_nests_share) {
     facts.operations = OperationsText(program, group.nest);
     if (HasAnySize(group.nest)) facts.structure = StructureText(program, group.nest);
@@ -53,8 +77,11 @@ NestFacts FactsOf(const Program& program, const AccessIndex& index, const Group&
 // early is rarely of any use there.
 constexpr int kMostStepsBack = 1024;
 
-// A launch that is being filled.
+// A launch that is being filled, or a call.
 struct Launch {
+  // Bytes that nests which run earlier than they must may yet leave in memory: as results for
+  // others, and as growth.
+  int64_t early_room = 0, growth_room = 0;
   size_t words = 0;
   int64_t bytes = 0;                  // of its largest nest
   std::string structure, operations;  // of all its nests, or ""
@@ -72,12 +99,14 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
 
 // The step, from `first` on, whose kernel takes the nest; -1: none does. What leaves little in
 // memory joins the first, where more of its kind may share a function, other nests the last: their
-// results are there no longer than they must, and still in a cache when they are read.
+// results are there no longer than they must, and still in a cache when they are read. While it
+// runs, its results are there beside what goes for them.
 int FindLaunch(const Schedule& schedule, const std::vector<Launch>& launches, int first,
                const NestFacts& nest, const DeviceTraits& device) {
   const auto takes = [&](int step) {
     const auto* kernel = std::get_if<Kernel>(&schedule.steps[step].work);
-    return kernel != nullptr && MayTake(launches[step], kernel->nests.size(), nest, device);
+    return kernel != nullptr && launches[step].growth_room >= nest.outputs &&
+           MayTake(launches[step], kernel->nests.size(), nest, device);
   };
   const auto steps = std::views::iota(first, static_cast<int>(schedule.steps.size()));
   if (nest.results <= device.small_result_bytes) {
@@ -89,21 +118,18 @@ int FindLaunch(const Schedule& schedule, const std::vector<Launch>& launches, in
   return found == backwards.end() ? -1 : *found;
 }
 
-// Per group: what nests that run earlier than they must may leave in memory while it runs.
-// Arguments that the call may release count for nothing here.
-std::vector<int64_t> MostBytesEarly(const Program& program, const AccessIndex& accesses,
-                                    const std::vector<Group>& groups, const DeviceTraits& device) {
-  std::vector<int64_t> most = LiveBytes(program, accesses, groups);
-  const int64_t peak = most.empty() ? 0 : *std::max_element(most.begin(), most.end());
-  for (int64_t& bytes : most) {
-    bytes = std::max(device.least_bytes_early, std::min(peak - bytes, device.most_bytes_early));
-  }
-  return most;
+// Per group, from what is in memory while it runs: what may come on top of that where the peak is
+// above it, `most` at most, and `least` at any rate.
+std::vector<int64_t> RoomBeside(std::vector<int64_t> live, int64_t least, int64_t most) {
+  const int64_t peak = live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+  for (int64_t& bytes : live) bytes = std::max(least, std::min(peak - bytes, most));
+  return live;
 }
 
 }  // namespace
 
-Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
+Schedule MakeSchedule(const Program& program, const DeviceTraits& device,
+                      const std::vector<bool>& released) {
   const AccessIndex accesses(program);
   const std::vector<OperationSet> predecessors = Predecessors(program, accesses);
   FusionResult fused = Fuse(program, accesses, predecessors, device);
@@ -112,11 +138,14 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   schedule.work = fused.work;
   std::map<int, int> step_of;  // operation -> step
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
-  // what runs early leaves no more in memory than it may.
-  const std::vector<int64_t> most_early = MostBytesEarly(program, accesses, fused.groups, device);
+  // what runs early leaves no more in memory than it may. What the call is given counts for growth
+  // alone: where it is released early, all that is computed early would be late.
+  const std::vector<int64_t> early_room =
+      RoomBeside(LiveBytes(program, accesses, fused.groups), device.least_bytes_early,
+                 device.most_bytes_early);
+  const std::vector<int64_t> growth_room = RoomBeside(
+      LiveBytes(program, accesses, fused.groups, released), device.least_bytes_early, INT64_MAX);
   std::vector<Launch> launches;  // by step
-  std::vector<int64_t>
-      early_room;  // per step: bytes that may still be there earlier than they must
   std::vector<int> step_of_group;
   for (Group& group : fused.groups) {
     int after = -1;
@@ -128,18 +157,28 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
     int step = -1;
     NestFacts facts;
     if (!group.is_extern) {
-      facts = FactsOf(program, accesses, group, device);
+      facts = FactsOf(program, accesses, group, device, released);
       int first = static_cast<int>(schedule.steps.size());
       const int least = std::max(after + 1, first - kMostStepsBack);
-      while (first > least && early_room[first - 1] >= facts.results) --first;
+      while (first > least && launches[first - 1].early_room >= facts.results &&
+             launches[first - 1].growth_room >= facts.growth) {
+        --first;
+      }
       step = FindLaunch(schedule, launches, first, facts, device);
     }
     if (step >= 0) {
-      for (size_t s = step; s < early_room.size(); ++s) early_room[s] -= facts.results;
+      launches[step].growth_room -= facts.outputs - facts.growth;
+      for (size_t s = step; s < launches.size(); ++s) {
+        launches[s].early_room -= facts.results;
+        launches[s].growth_room -= facts.growth;
+      }
     } else {
       step = static_cast<int>(schedule.steps.size());
-      early_room.push_back(most_early[step_of_group.size()]);
-      launches.push_back({.structure = facts.structure, .operations = facts.operations});
+      const size_t g = step_of_group.size();
+      launches.push_back({.early_room = early_room[g],
+                          .growth_room = growth_room[g],
+                          .structure = facts.structure,
+                          .operations = facts.operations});
       if (group.is_extern) {
         schedule.steps.push_back({group.ops[0]});
       } else {

@@ -29,7 +29,9 @@ struct Schedule {
 
 // Requires: normalized loops. Nests that do not depend on each other share launches, also with
 // earlier steps (DeviceTraits bounds how far).
-Schedule MakeSchedule(const Program& program, const DeviceTraits& device = {});
+// `released`: by input, whether its memory goes when the call needs it no more.
+Schedule MakeSchedule(const Program& program, const DeviceTraits& device = {},
+                      const std::vector<bool>& released = {});
 
 }  // namespace tensord::compiler
 

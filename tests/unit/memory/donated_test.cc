@@ -97,8 +97,8 @@ TEST(DonatedTest, TheGradientOfAnOddVocabularyIsInThePlaceOfThePaddedLogits) {
                             g.Meta({kRows, kOdd}, kHalf, {kVocabulary, 1}));
   const Ref gradient = g.Node("aten::sigmoid", {logits}, g.Meta({kRows, kOdd}, kHalf));
   g.Output(g.Node("aten::mm", {gradient, head}, g.Meta({kRows, kWidth}, kHalf)));
-  g.Output(g.Node("aten::mm", {Transposed(g, gradient, kRows, kOdd), x},
-                  g.Meta({kOdd, kWidth}, kHalf)));
+  g.Output(
+      g.Node("aten::mm", {Transposed(g, gradient, kRows, kOdd), x}, g.Meta({kOdd, kWidth}, kHalf)));
   g.Output(g.Node("aten::sum.dim_IntList", {gradient, Ints({0}), false, nullptr},
                   g.Meta({kOdd}, kHalf)));
   EXPECT_THAT(Donors(JobForH100(g)), ElementsAre(0));

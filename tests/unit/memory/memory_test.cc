@@ -306,6 +306,40 @@ TEST(MemoryPlanTest, WeightsAreConvertedByTheLastLaunchThatMay) {
   EXPECT_EQ(Launches(artifact), kLayers + 1);
 }
 
+// Backward begins with all that forward saved. Weights' gradients in 16 bits are widened to results
+// behind that, by launches that there are.
+TEST(MemoryPlanTest, GradientsAreWidenedWhereMemoryIsLeft) {
+  constexpr int kRows = 512, kWidth = 2048, kLayers = 6;
+  constexpr int64_t kImage = int64_t{2} * kRows * kWidth, kWeight = int64_t{2} * kWidth * kWidth;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  Ref gradient = g.Input({kRows, kWidth}, kHalf);
+  const Ref weight = g.Input({kWidth, kWidth}, kHalf);
+  g.graph().mutable_inputs(1)->set_is_parameter(true);
+  std::vector<Ref> saved, narrow;
+  // What forward saved of each layer is much, and is needed by its last step.
+  for (int i = 0; i < 8 * kLayers; ++i) saved.push_back(g.Input({kRows, kWidth}, kHalf));
+  for (int i = 0; i < kLayers; ++i) {
+    narrow.push_back(g.Node("aten::mm", {Transposed(g, gradient, kRows, kWidth), saved[8 * i]},
+                            g.Meta({kWidth, kWidth}, kHalf)));
+    gradient = Product(g, gradient, weight, kRows, kWidth);
+    for (int j = 1; j < 8; ++j) {
+      gradient =
+          g.Node("aten::mul.Tensor", {gradient, saved[8 * i + j]}, g.Meta({kRows, kWidth}, kHalf));
+    }
+  }
+  g.Output(gradient);
+  for (const Ref& of : narrow) {
+    g.Output(g.Node("aten::_to_copy",
+                    {of, v1::DTYPE_FLOAT32, nullptr, nullptr, nullptr, false, nullptr},
+                    g.Meta({kWidth, kWidth})));
+  }
+  const v1::Artifact artifact = CompileForCuda(g);
+  // The first layers' gradients, in 16 bits, and nothing of 32 on top.
+  EXPECT_LE(PlannedMemory(artifact).peak(), (8 * kLayers + 2) * kImage + 2 * kWeight);
+  // No launches of their own, but for the last.
+  EXPECT_LE(Launches(artifact), kLayers + 1);
+}
+
 // Blocks of a ResNet: the images that a residual is added to are overwritten, and are gone when
 // what follows does not need them.
 TEST(MemoryPlanTest, ResidualsAreOverwritten) {
