@@ -20,6 +20,7 @@
 #include "compiler/schedule/launch.h"
 #include "compiler/schedule/schedule.h"
 #include "tensord/v1/artifact.pb.h"
+#include "tensord/v1/compile.pb.h"
 
 namespace tensord::compiler {
 

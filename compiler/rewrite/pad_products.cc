@@ -403,19 +403,25 @@ class Padder {
     const ValueId product = editor_.Insert(index, std::move(node));
     const Pads pads{plan.m, plan.n};
     const ValueId old(editor_.ValueOfNode(index), 0);
-    SavePadded(index, product);
+    SavePadded(index, product, pads);
     Replace(old, pads.any() ? Unpadded(index, name, product, pads, eager) : product);
   }
 
   // What is wanted by padded rows is the product as it is computed, whatever is behind each row.
-  void SavePadded(int index, ValueId product) {
-    for (const int reader : editor_.uses().Readers({editor_.ValueOfNode(index), 0})) {
-      if (reader == static_cast<int>(editor_.graph().nodes.size())) continue;
+  void SavePadded(int index, ValueId product, const Pads& pads) {
+    const ValueId old(editor_.ValueOfNode(index), 0);
+    const int end = static_cast<int>(editor_.graph().nodes.size());
+    for (const int reader : editor_.uses().Readers(old)) {
+      if (reader == end) continue;
       const Node& node = editor_.node(reader);
-      if (node.op == "tensord::padded_rows" &&
-          node.outputs[0].sizes == editor_.TypeOf(product).sizes) {
-        Replace({editor_.ValueOfNode(reader), 0}, product);
+      const TensorType& wanted = node.outputs[0];
+      if (node.op != "tensord::padded_rows" ||
+          !(wanted.sizes.back() == editor_.TypeOf(product).sizes.back())) {
+        continue;
       }
+      const ValueId part =
+          pads.rows == 0 ? product : nodes_.FirstOf(index, node.name, product, 0, wanted);
+      Replace({editor_.ValueOfNode(reader), 0}, part);
     }
   }
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace tensord::compiler {
@@ -105,160 +105,121 @@ bool AreDisjoint(const AccessBox& a, const AccessBox& b) {
   return false;
 }
 
+AccessedParts AccessedParts::Stores(const Program& program, int op, BufferId buffer) {
+  AccessedParts parts;
+  const auto* loop = std::get_if<LoopOp>(&program.operations[op]);
+  if (loop == nullptr) return parts;
+  for (const Store& store : loop->stores) {
+    if (store.buffer == buffer && !parts.Add(program.buffers[buffer], store.index)) break;
+  }
+  return parts;
+}
+
+AccessedParts AccessedParts::Loads(const Program& program, int op, BufferId buffer) {
+  AccessedParts parts;
+  const auto* loop = std::get_if<LoopOp>(&program.operations[op]);
+  if (loop == nullptr) return parts;
+  for (const Store& store : loop->stores) {  // those that add to what is there
+    if (store.buffer == buffer && store.mode != StoreMode::kAssign) return parts;
+  }
+  for (const Inst& inst : loop->block.insts) {
+    if (inst.kind != InstKind::kLoad || inst.buffer != buffer) continue;
+    if (!parts.Add(program.buffers[buffer], inst.index)) break;
+  }
+  return parts;
+}
+
+bool AccessedParts::MayMeet(const AccessedParts& other) const {
+  if (boxes.empty() || other.boxes.empty()) return true;
+  for (const AccessBox& a : boxes) {
+    for (const AccessBox& b : other.boxes) {
+      if (!AreDisjoint(a, b)) return true;
+    }
+  }
+  return false;
+}
+
+bool AccessedParts::Add(const BufferInfo& buffer, const Expr& index) {
+  boxes.push_back(AccessBoxOf(buffer, index));
+  if (!boxes.back().empty()) return true;
+  boxes.clear();
+  return false;
+}
+
+void WriterIndex::Add(int op, AccessedParts parts) {
+  if (writers_.empty() && !parts.boxes.empty()) dimensions_.resize(parts.boxes[0].size());
+  if (parts.boxes.empty()) dimensions_.clear();
+  for (const AccessBox& box : parts.boxes) {
+    if (box.size() != dimensions_.size()) dimensions_.clear();
+    for (size_t d = 0; d < dimensions_.size(); ++d) dimensions_[d].Add(box[d], writers_.size());
+  }
+  writers_.push_back({op, std::move(parts)});
+}
+
+std::vector<int> WriterIndex::Meeting(const AccessedParts& parts) const {
+  std::vector<int> found;
+  const auto look = [&](size_t i) {
+    if (writers_[i].parts.MayMeet(parts)) found.push_back(writers_[i].op);
+  };
+  for (size_t d = 0; d < dimensions_.size() && !parts.boxes.empty(); ++d) {
+    std::optional<std::set<size_t>> candidates(std::in_place);
+    for (const AccessBox& box : parts.boxes) {
+      const bool told =
+          box.size() == dimensions_.size() && dimensions_[d].Collect(box[d], &*candidates);
+      if (!told) {
+        candidates.reset();
+        break;
+      }
+    }
+    if (!candidates) continue;
+    std::ranges::for_each(*candidates, look);
+    return found;
+  }
+  for (size_t i = 0; i < writers_.size(); ++i) look(i);
+  return found;
+}
+
+void WriterIndex::Dimension::Add(const CoordinateRange& range, size_t writer) {
+  if (!apart) return;
+  const auto begin = range.least.AsConstant(), extent = range.extent.AsConstant();
+  apart = begin && extent && *extent > 0;
+  if (!apart) return;
+  const int64_t end = *begin + *extent;
+  const auto next = ranges.lower_bound(*begin);
+  apart = (next == ranges.end() || next->first >= end) &&
+          (next == ranges.begin() || std::prev(next)->second.first <= *begin);
+  if (apart) ranges.emplace_hint(next, *begin, std::pair(end, writer));
+}
+
+bool WriterIndex::Dimension::Collect(const CoordinateRange& range,
+                                     std::set<size_t>* writers) const {
+  const auto begin = range.least.AsConstant(), extent = range.extent.AsConstant();
+  if (!apart || !begin || !extent) return false;
+  auto it = ranges.upper_bound(*begin);
+  if (it != ranges.begin() && std::prev(it)->second.first > *begin) --it;
+  for (; it != ranges.end() && it->first < *begin + *extent; ++it)
+    writers->insert(it->second.second);
+  return true;
+}
+
 namespace {
 
-// What an operation loads from one buffer, or stores into it.
-struct Access {
-  int op;
-  std::vector<AccessBox> boxes;  // of all of that; empty when some elements cannot be told
-
-  static Access Stores(const Program& program, int op, BufferId buffer) {
-    Access access{.op = op};
-    const auto* loop = std::get_if<LoopOp>(&program.operations[op]);
-    if (loop == nullptr) return access;
-    for (const Store& store : loop->stores) {
-      if (store.buffer == buffer && !access.Add(program.buffers[buffer], store.index)) break;
-    }
-    return access;
-  }
-
-  static Access Loads(const Program& program, int op, BufferId buffer) {
-    Access access{.op = op};
-    const auto* loop = std::get_if<LoopOp>(&program.operations[op]);
-    if (loop == nullptr) return access;
-    for (const Store& store : loop->stores) {  // those that add to what is there
-      if (store.buffer == buffer && store.mode != StoreMode::kAssign) return access;
-    }
-    for (const Inst& inst : loop->block.insts) {
-      if (inst.kind != InstKind::kLoad || inst.buffer != buffer) continue;
-      if (!access.Add(program.buffers[buffer], inst.index)) break;
-    }
-    return access;
-  }
-
-  bool Conflicts(const Access& other) const {
-    if (boxes.empty() || other.boxes.empty()) return true;
-    for (const AccessBox& a : boxes) {
-      for (const AccessBox& b : other.boxes) {
-        if (!AreDisjoint(a, b)) return true;
-      }
-    }
-    return false;
-  }
-
- private:
-  // False where the elements cannot be told.
-  bool Add(const BufferInfo& buffer, const Expr& index) {
-    boxes.push_back(AccessBoxOf(buffer, index));
-    if (!boxes.back().empty()) return true;
-    boxes.clear();
-    return false;
-  }
-};
-
-// Coordinates in one dimension that are covered, as intervals that neither meet nor touch.
-class Coverage {
- public:
-  bool Meets(int64_t begin, int64_t end) const {
-    const auto next = intervals_.lower_bound(end);
-    return next != intervals_.begin() && std::prev(next)->second > begin;
-  }
-  void Add(int64_t begin, int64_t end) {
-    auto it = intervals_.upper_bound(end);
-    while (it != intervals_.begin() && std::prev(it)->second >= begin) {
-      --it;
-      begin = std::min(begin, it->first);
-      end = std::max(end, it->second);
-      it = intervals_.erase(it);
-    }
-    intervals_.emplace(begin, end);
-  }
-
- private:
-  std::map<int64_t, int64_t> intervals_;  // begin -> end
-};
-
-// All writers of one buffer so far. Those of a concatenation's parts, however many, are told apart
-// without a look at each.
-class Writers {
- public:
-  // Calls visit(op) for each writer whose elements the new one may write too; then adds it.
-  template <typename Visit>
-  void Add(Access writer, const Visit& visit) {
-    const bool apart = !writers_.empty() && !writer.boxes.empty() &&
-                       std::all_of(writer.boxes.begin(), writer.boxes.end(),
-                                   [this](const AccessBox& box) { return IsDisjoint(box); });
-    if (!apart) {
-      for (const Access& other : writers_) {
-        if (other.Conflicts(writer)) visit(other.op);
-      }
-    }
-    for (const AccessBox& box : writer.boxes) Cover(box);
-    all_told_ &= !writer.boxes.empty();
-    writers_.push_back(std::move(writer));
-  }
-
-  const std::vector<Access>& all() const { return writers_; }
-
- private:
-  struct Dimension {
-    bool told = true;  // all ranges are constant
-    Coverage coverage;
-  };
-
-  // In some dimension, where nobody has written yet.
-  bool IsDisjoint(const AccessBox& box) const {
-    if (!all_told_ || box.size() != dimensions_.size()) return false;
-    for (size_t d = 0; d < box.size(); ++d) {
-      const auto least = box[d].least.AsConstant(), extent = box[d].extent.AsConstant();
-      if (least && extent && dimensions_[d].told &&
-          !dimensions_[d].coverage.Meets(*least, *least + *extent)) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  void Cover(const AccessBox& box) {
-    if (writers_.empty() && dimensions_.empty()) dimensions_.resize(box.size());
-    all_told_ &= box.size() == dimensions_.size();
-    for (size_t d = 0; d < std::min(box.size(), dimensions_.size()); ++d) {
-      const auto least = box[d].least.AsConstant(), extent = box[d].extent.AsConstant();
-      if (least && extent) {
-        dimensions_[d].coverage.Add(*least, *least + *extent);
-      } else {
-        dimensions_[d].told = false;
-      }
-    }
-  }
-
-  std::vector<Access> writers_;
-  std::vector<Dimension> dimensions_;
-  bool all_told_ = true;  // each writer has boxes, of equal rank
-};
-
-// Who has touched a buffer since an operation that all before it precede.
+// Who has touched a buffer, as far as later operations must know. Whoever did before those that are
+// listed here precedes the first writer, and the last of `readers_before_`: a reader that meets
+// none of the writers waits for these.
 class Recent {
  public:
   // Calls visit(op) for each operation that this one must wait for, unless it waits for another
   // that does. Who reads and writes does so in this order.
   template <typename Visit>
   void Read(const Program& program, int op, BufferId buffer, const Visit& visit) {
-    const std::vector<Access>& writers = writers_.all();
-    size_t waits_for = writers.size();
-    if (writers.size() < 2) {
-      for (const Access& writer : writers) visit(writer.op);
-    } else {
-      const Access loads = Access::Loads(program, op, buffer);
-      for (const Access& writer : writers) {
-        if (writer.Conflicts(loads)) {
-          visit(writer.op);
-        } else {
-          --waits_for;
-        }
-      }
-    }
-    behind_all_ |= waits_for == writers.size();
+    // One alone has mostly written all of it.
+    const AccessedParts loads =
+        writers_.size() < 2 ? AccessedParts() : AccessedParts::Loads(program, op, buffer);
+    const std::vector<int> waits_for = writers_.Meeting(loads);
+    std::ranges::for_each(waits_for, visit);
+    if (waits_for.size() < writers_.size()) std::ranges::for_each(readers_before_, visit);
+    behind_all_ |= waits_for.size() == writers_.size();
     readers_.push_back(op);
   }
 
@@ -268,36 +229,29 @@ class Recent {
     if (reads) readers_.pop_back();
     // Who waits for a reader that waits for all writers waits for all.
     const bool behind_reader = (reads || !readers_.empty()) && behind_all_;
-    for (const int reader : readers_) visit(reader);
-    if (readers_.empty() || !behind_reader) {
-      for (const int reader : readers_before_) visit(reader);
-    }
-    if (behind_reader) writers_ = Writers();
-    const Access stores = Access::Stores(program, op, buffer);
-    writers_.Add(stores, visit);
+    std::ranges::for_each(readers_, visit);
+    if (readers_.empty() || !behind_reader) std::ranges::for_each(readers_before_, visit);
+    AccessedParts stores = AccessedParts::Stores(program, op, buffer);
+    if (!behind_reader) std::ranges::for_each(writers_.Meeting(stores), visit);
     const bool ahead_of_all = behind_reader || stores.boxes.empty();
     if (ahead_of_all) {
       // All that come later wait for this one, or for a reader behind it.
-      writers_ = Writers();
-      writers_.Add(stores, [](int) {});
+      writers_ = WriterIndex();
       readers_before_ = std::exchange(readers_, {});
     }
+    writers_.Add(op, std::move(stores));
     if (reads) readers_.push_back(op);
     behind_all_ = reads && ahead_of_all;
   }
 
  private:
-  Writers writers_;
+  WriterIndex writers_;
   std::vector<int> readers_;         // behind some of them
   std::vector<int> readers_before_;  // the last ones that the first writer waits for
   bool behind_all_ = false;          // one of the readers waits for all of the writers
 };
 
 }  // namespace
-
-bool MayMeet(const Program& program, int loads, int stores, BufferId buffer) {
-  return Access::Stores(program, stores, buffer).Conflicts(Access::Loads(program, loads, buffer));
-}
 
 std::vector<OperationSet> Predecessors(const Program& program, const AccessIndex& accesses) {
   const int count = static_cast<int>(program.operations.size());

@@ -5,6 +5,9 @@
 
 #include <absl/container/btree_set.h>
 
+#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "compiler/loop_ir/program.h"
@@ -47,8 +50,47 @@ AccessBox AccessBoxOf(const BufferInfo& buffer, const Expr& index);
 // concatenation).
 bool AreDisjoint(const AccessBox& a, const AccessBox& b);
 
-// Whether one operation may load elements of a buffer that another one stores.
-bool MayMeet(const Program& program, int loads, int stores, BufferId buffer);
+// What an operation loads from one buffer, or stores into it.
+struct AccessedParts {
+  std::vector<AccessBox> boxes;  // empty when some elements cannot be told
+
+  static AccessedParts Stores(const Program& program, int op, BufferId buffer);
+  static AccessedParts Loads(const Program& program, int op, BufferId buffer);
+  // False when they provably share no element.
+  bool MayMeet(const AccessedParts& other) const;
+
+ private:
+  // False where the elements cannot be told.
+  bool Add(const BufferInfo& buffer, const Expr& index);
+};
+
+// The writers of one buffer. Those of a concatenation's parts, however many, are told apart without
+// a look at each.
+class WriterIndex {
+ public:
+  void Add(int op, AccessedParts parts);
+  size_t size() const { return writers_.size(); }
+  // The operations that may write any of these elements, in the order in which they were added.
+  std::vector<int> Meeting(const AccessedParts& parts) const;
+
+ private:
+  struct Writer {
+    int op;
+    AccessedParts parts;
+  };
+  // The coordinates that writers cover, while they are constant and no two of them meet.
+  struct Dimension {
+    bool apart = true;
+    std::map<int64_t, std::pair<int64_t, size_t>> ranges;  // begin -> end, writer
+
+    void Add(const CoordinateRange& range, size_t writer);
+    // False where this dimension does not tell.
+    bool Collect(const CoordinateRange& range, std::set<size_t>* writers) const;
+  };
+
+  std::vector<Writer> writers_;
+  std::vector<Dimension> dimensions_;  // none once some elements could not be told
+};
 
 using OperationSet = absl::btree_set<int>;
 

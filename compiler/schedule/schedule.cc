@@ -36,7 +36,8 @@ void NoteGrowth(const Program& program, const AccessIndex& index, const Group& g
     if (group.nest.local.count(id) != 0) continue;
     const BufferInfo& buffer = program.buffers[id];
     const std::vector<int>& users = index.Users(id);
-    if (buffer.kind != BufferKind::kInput && users.front() >= group.ops.front()) {
+    const bool is_first = std::ranges::binary_search(group.ops, users.front());
+    if (buffer.kind != BufferKind::kInput && is_first) {
       facts->outputs += BufferBytes(buffer);
     } else if (users.back() <= group.ops.back() && IsReleased(program, index, released, id)) {
       goes += BufferBytes(buffer);

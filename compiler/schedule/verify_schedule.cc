@@ -102,6 +102,7 @@ class Verifier {
 
   absl::Status Order() {
     std::vector<Last> writers(program_.buffers.size()), readers(program_.buffers.size());
+    std::vector<WriterIndex> writers_of(program_.buffers.size());
     Last ordered;
     for (size_t i = 0; i < program_.operations.size(); ++i) {
       const Accesses accesses = AccessesOf(program_.operations[i]);
@@ -122,7 +123,7 @@ class Verifier {
       }
       for (const BufferId id : accesses.reads) {
         if (writers[id].step >= 0 && !writers[id].IsBefore(slot) &&
-            ReadsBeforeItIsWritten(static_cast<int>(i), id)) {
+            ReadsBeforeItIsWritten(static_cast<int>(i), id, writers_of[id])) {
           return Broken("operation ", i, " runs before buffer ", id, " is written");
         }
         if (local_to_[id] >= 0 && writers[id].step < 0) {
@@ -135,18 +136,21 @@ class Verifier {
         }
       }
       for (const BufferId id : accesses.reads) readers[id].Add(slot);
-      for (const BufferId id : accesses.writes) writers[id].Add(slot);
+      for (const BufferId id : accesses.writes) {
+        writers[id].Add(slot);
+        const auto op = static_cast<int>(i);
+        writers_of[id].Add(op, AccessedParts::Stores(program_, op, id));
+      }
     }
     return absl::OkStatus();
   }
 
-  // Whether an operation reads elements that an earlier one of the program writes no earlier.
-  bool ReadsBeforeItIsWritten(int reader, BufferId buffer) const {
-    for (int i = 0; i < reader; ++i) {
-      if (AccessesOf(program_.operations[i]).writes.count(buffer) == 0) continue;
+  // Whether an operation reads elements that one of its buffer's writers writes no earlier.
+  bool ReadsBeforeItIsWritten(int reader, BufferId buffer, const WriterIndex& writers) const {
+    for (const int op : writers.Meeting(AccessedParts::Loads(program_, reader, buffer))) {
       Last writer;
-      writer.Add(slots_[i]);
-      if (!writer.IsBefore(slots_[reader]) && MayMeet(program_, reader, i, buffer)) return true;
+      writer.Add(slots_[op]);
+      if (!writer.IsBefore(slots_[reader])) return true;
     }
     return false;
   }

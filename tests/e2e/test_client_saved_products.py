@@ -18,6 +18,7 @@ def _small_and_on_cpus_too(monkeypatch):
     monkeypatch.setattr(saved_products, "DEVICES", ("cpu",))
     monkeypatch.setattr(saved_products, "LEAST_BYTES", 1 << 10)
     monkeypatch.setattr(saved_products, "LEAST_COLUMNS", 64)
+    monkeypatch.setattr(saved_products, "LEAST_ROWS", 32)
 
 
 class Head(nn.Module):
@@ -51,6 +52,26 @@ def trained(model: Head, shape: tuple[int, ...] = (4, 12), **options) -> int:
     tensord.reset_stats()
     run = torch.compile(model, backend="tensord", fullgraph=True, **options)
     torch.testing.assert_close(gradients(run, model, x, labels), wanted, rtol=2e-2, atol=2e-3)
+    assert tensord.stats()["fallbacks"] == 0
+    return tensord.stats()["saved_products_padded"]
+
+
+def operands() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    sizes = ((ROWS, WIDTH), (WIDTH, ODD))
+    x, w = (torch.randn(size, dtype=torch.bfloat16, requires_grad=True) for size in sizes)
+    return x, w
+
+
+def compared(function) -> int:
+    """Compares gradients of a function of a product's operands with eager's; the number of products
+    that were padded."""
+    x, w = operands()
+    wanted = torch.autograd.grad(function(x, w), [x, w])
+    tensord.reset_stats()
+    got = torch.autograd.grad(torch.compile(function, backend="tensord")(x, w), [x, w])
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=5e-2, atol=2e-2 * b.abs().max().item())
     assert tensord.stats()["fallbacks"] == 0
     return tensord.stats()["saved_products_padded"]
 
@@ -100,14 +121,7 @@ def test_products_that_backward_multiplies(daemon):
         y = x @ w
         return (y.t() @ y).float().square().sum()
 
-    x = torch.randn(ROWS, WIDTH, dtype=torch.bfloat16, requires_grad=True)
-    w = torch.randn(WIDTH, ODD, dtype=torch.bfloat16, requires_grad=True)
-    wanted = torch.autograd.grad(function(x, w), [x, w])
-    tensord.reset_stats()
-    got = torch.autograd.grad(torch.compile(function, backend="tensord")(x, w), [x, w])
-    for a, b in zip(got, wanted, strict=True):
-        torch.testing.assert_close(a, b, rtol=5e-2, atol=2e-2 * b.abs().max().item())
-    assert tensord.stats()["saved_products_padded"] == 2
+    assert compared(function) == 2
 
 
 def test_backward_that_takes_it_by_its_strides(daemon):
@@ -117,14 +131,71 @@ def test_backward_that_takes_it_by_its_strides(daemon):
         y = x @ w
         return y.as_strided((ODD, ROWS), (1, ODD)).sin().sum()
 
-    x = torch.randn(ROWS, WIDTH, dtype=torch.bfloat16, requires_grad=True)
-    w = torch.randn(WIDTH, ODD, dtype=torch.bfloat16, requires_grad=True)
-    wanted = torch.autograd.grad(function(x, w), [x, w])
-    tensord.reset_stats()
-    got = torch.autograd.grad(torch.compile(function, backend="tensord")(x, w), [x, w])
-    torch.testing.assert_close(got, wanted, rtol=5e-2, atol=5e-1)
-    assert tensord.stats()["fallbacks"] == tensord.stats()["saved_products_padded"] == 0
+    assert compared(function) == 0
     assert (ROWS, ODD) in saved_rows(daemon)
+
+
+def test_rows_of_another_length_are_left(daemon):
+    def function(x, w):
+        return (x @ w).view(-1, ODD, 2).transpose(1, 2).sin().sum()
+
+    assert compared(function) == 0
+
+
+def test_a_result_of_backward_keeps_eagers_strides(daemon):
+    class Keep(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y, z):
+            ctx.save_for_backward(y)
+            return y.sum() + z.sum()
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            return y * g, y
+
+    z = torch.randn(ROWS, ODD, dtype=torch.bfloat16, requires_grad=True)
+
+    def function(x, w):
+        return Keep.apply(x @ w, z)
+
+    compared(function)
+    z.grad = None
+    x, w = operands()
+    torch.compile(function, backend="tensord")(x, w).backward()
+    assert z.grad.stride() == (ODD, 1)
+
+
+def test_hooks_of_saved_tensors_see_rows_that_come_back(daemon):
+    seen = []
+
+    def pack(t):
+        seen.append(tuple(t.shape))
+        return t.clone()
+
+    def function(x, w):
+        return (x @ w).float().log_softmax(-1)[:, 3].sum()
+
+    x, w = operands()
+    wanted = torch.autograd.grad(function(x, w), [x, w])
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        result = torch.compile(function, backend="tensord", fullgraph=True)(x, w)
+    for _ in range(2):
+        got = torch.autograd.grad(result, [x, w], retain_graph=True)
+        torch.testing.assert_close(got, wanted, rtol=5e-2, atol=5e-2)
+    assert (ROWS, PADDED) in seen
+
+
+def test_infinite_rows_stay_alone(daemon):
+    def function(x, w):
+        return (x @ w).float().sigmoid().sum()
+
+    x, w = operands()
+    with torch.no_grad():
+        x[5] = torch.inf
+    wanted = torch.autograd.grad(function(x, w), [x, w])
+    got = torch.autograd.grad(torch.compile(function, backend="tensord")(x, w), [x, w])
+    torch.testing.assert_close(got, wanted, rtol=5e-2, atol=5e-2, equal_nan=True)
 
 
 def test_the_operator_runs_in_eager():

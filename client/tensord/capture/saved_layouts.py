@@ -68,7 +68,7 @@ def values_with(
 ) -> dict[fx.Node, Any]:
     """The fake values of arguments that lie otherwise, and of what lies otherwise for that.
 
-    Raises MustLieAsItDoesError.
+    Raises MustLieAsItDoesError; also where a result of backward would lie otherwise.
     """
     values: dict[fx.Node, Any] = dict(given)
 
@@ -77,7 +77,12 @@ def values_with(
 
     for node in backward.graph.nodes:
         changed = [x for x in node.all_input_nodes if x in values]
-        if not changed or node.op == "output":
+        if not changed:
+            continue
+        if node.op == "output":
+            for x in changed:
+                if _layouts(values[x]) != _layouts(x.meta["val"]):
+                    raise MustLieAsItDoesError(x.name)
             continue
         if not _takes_any_layout(node):
             raise MustLieAsItDoesError(node.name)
@@ -85,7 +90,7 @@ def values_with(
         try:
             with mode:
                 value = node.target(*args, **kwargs)
-        except RuntimeError as error:  # as a view's that cannot be one of what lies so
+        except (RuntimeError, ValueError) as error:  # as a view's that cannot be one of what lies so
             raise MustLieAsItDoesError(node.name) from error
         memory = {m for x in changed for m in memory_in(values[x])}
         if memory_in(value) & memory or _layouts(value) != _layouts(node.meta["val"]):

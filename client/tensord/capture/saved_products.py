@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from .. import fallback
-from ..passes.insertion import arguments, fake_mode_of, inherited_meta, insert_call, memory_of
+from ..passes.insertion import argument, arguments, fake_mode_of, inherited_meta, insert_call, memory_of
 from . import saved_layouts
 
 _aten = torch.ops.aten
@@ -35,9 +35,10 @@ _VIEWS = frozenset(
         _aten.alias.default,
     }
 )
-# From which the compiler pads rows of so many columns to (compiler/rewrite/product_facts.h: other
-# numbers cost a copy here and nothing more); below, a product's memory is little.
+# What the compiler pads for certain, and to which multiple (compiler/rewrite/pad_products.h,
+# product_facts.h). Where it does not, and where forward runs in eager, the padded rows are a copy.
 LEAST_COLUMNS, MULTIPLE = 8192, 64
+LEAST_ROWS, LEAST_INNER = 256, 32
 LEAST_BYTES = 16 << 20
 
 _LIBRARY = torch.library.Library("tensord", "FRAGMENT")
@@ -71,7 +72,7 @@ def pad_saved_products(forward: fx.GraphModule, backward: fx.GraphModule, result
         if (place := places.get(saved.name)) is None:
             continue
         rows = -(-product.meta["val"].shape[1] // MULTIPLE) * MULTIPLE
-        call = functools.partial(insert_call, forward.graph, mode, inherited_meta(product))
+        call = functools.partial(insert_call, forward.graph, mode, inherited_meta(saved))
         with forward.graph.inserting_after(product):
             longer = call(torch.ops.tensord.padded_rows.default, product, rows)
         try:
@@ -114,11 +115,16 @@ def _product_of(node: fx.Node) -> fx.Node | None:
     product = node.meta["val"]
     if product.dtype not in DTYPES or not all(map(saved_layouts.is_static, (value, product))):
         return None
-    columns, item = product.shape[1], product.itemsize
-    odd = columns >= LEAST_COLUMNS and columns * item % 16 != 0
-    large = product.numel() * item >= LEAST_BYTES
-    lies_so = value.dtype == product.dtype and value.is_contiguous() and product.is_contiguous()
-    return node if odd and large and lies_so else None
+    (rows, columns), item = product.shape, product.itemsize
+    odd = columns * item % 16 != 0
+    large = (
+        rows >= LEAST_ROWS
+        and columns >= LEAST_COLUMNS
+        and argument(node, "mat2").meta["val"].shape[0] >= LEAST_INNER
+        and product.numel() * item >= LEAST_BYTES
+    )
+    by_rows = value.is_contiguous() and product.is_contiguous() and value.shape[-1:] == (columns,)
+    return node if odd and large and by_rows and value.dtype == product.dtype else None
 
 
 def _read_part(backward: fx.GraphModule, place: fx.Node, longer: torch.Tensor, mode: Any) -> None:

@@ -51,6 +51,27 @@ v1::Graph Cat(int nodes, v1::DeviceType device) {
   return g.graph();
 }
 
+// Parts that are joined, and split again: a third of the nodes each for what makes them, takes them
+// and reads them.
+v1::Graph Parts(int nodes, v1::DeviceType device) {
+  GraphBuilder g(device);
+  const v1::TensorMeta meta = g.Meta({64});
+  const int parts = nodes / 3;
+  for (int i = 0; i < parts; ++i) g.Input(meta);
+  std::vector<Arg> all;
+  for (int i = 0; i < parts; ++i) {
+    all.push_back(g.Node("aten::relu", {Ref{static_cast<uint32_t>(i)}}, meta));
+  }
+  const Ref joined = g.Node("aten::cat", {List(all), 0}, g.Meta({64 * parts}));
+  for (int i = 0; i < parts; ++i) {
+    const Ref part = g.Node("aten::slice.Tensor", {joined, 0, 64 * i, 64 * (i + 1), 1},
+                            g.Meta({64}, v1::DTYPE_FLOAT32, {1}, 64 * i));
+    g.Output(g.Node("aten::cumsum", {part, 0, nullptr}, meta));
+  }
+  g.Output(joined);
+  return g.graph();
+}
+
 // Sums along rows of one tensor, each of other values.
 v1::Graph Reductions(int nodes, v1::DeviceType device) {
   GraphBuilder g(device);
@@ -201,9 +222,8 @@ v1::Graph Recurrence(int nodes, v1::DeviceType device) {
 
 const std::vector<GrowingGraph>& GrowingGraphs() {
   static const std::vector<GrowingGraph> graphs = {
-      {"chain", Chain},           {"wide", Wide},   {"cat", Cat},
-      {"reductions", Reductions}, {"views", Views}, {"layers", Layers},
-      {"recurrence", Recurrence}};
+      {"chain", Chain},           {"wide", Wide},   {"cat", Cat},       {"parts", Parts},
+      {"reductions", Reductions}, {"views", Views}, {"layers", Layers}, {"recurrence", Recurrence}};
   return graphs;
 }
 

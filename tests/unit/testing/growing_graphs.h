@@ -18,7 +18,8 @@ struct GrowingGraph {
 };
 
 // A chain of pointwise operators, independent operators ("wide"), a concatenation of many,
-// reductions of one tensor, views of views, equal transformer layers, an unrolled LSTM.
+// one that is split again, reductions of one tensor, views of views, equal transformer layers, an
+// unrolled LSTM.
 const std::vector<GrowingGraph>& GrowingGraphs();
 
 // The job that compiles such a graph for a CPU with AVX2 or, with `cuda`, for a GPU of compute
