@@ -90,7 +90,10 @@ def values_with(
         try:
             with mode:
                 value = node.target(*args, **kwargs)
-        except (RuntimeError, ValueError) as error:  # as a view's that cannot be one of what lies so
+        except (
+            RuntimeError,
+            ValueError,
+        ) as error:  # as a view's that cannot be one of what lies so
             raise MustLieAsItDoesError(node.name) from error
         memory = {m for x in changed for m in memory_in(values[x])}
         if memory_in(value) & memory or _layouts(value) != _layouts(node.meta["val"]):

@@ -18,7 +18,14 @@ import torch
 from torch import fx
 
 from .. import fallback
-from ..passes.insertion import argument, arguments, fake_mode_of, inherited_meta, insert_call, memory_of
+from ..passes.insertion import (
+    argument,
+    arguments,
+    fake_mode_of,
+    inherited_meta,
+    insert_call,
+    memory_of,
+)
 from . import saved_layouts
 
 _aten = torch.ops.aten
