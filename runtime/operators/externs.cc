@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "runtime/operators/direct_calls.h"
+#include "runtime/operators/python_error.h"
 
 namespace tensord::runtime {
 
@@ -78,6 +79,7 @@ TensordError CallOperator(CallState& state, const CallPlan& call, Handle* result
     // It may be the conversion that failed (an older torch), so ask the bridge, which knows the
     // schema and torch's message; the operators in the tables have no effect but their results, so
     // that calling again is safe.
+    ClearPythonError();
     const TensordError second = CallBridge(call, state.arguments.data(), results, num_results,
                                            /*again=*/true);
     if (second == TENSORD_OK) call.use_caller.store(true, std::memory_order_relaxed);

@@ -42,6 +42,13 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["max_pool2d", "max_pool3d"])
+def test_through_ctypes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first call torch looks at operators by a mode in Python, which raises there."""
+    monkeypatch.setenv("TENSORD_NATIVE", "0")
+    test_is_refused_as_by_eager(name, torch.bool)
+
+
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_is_refused_as_by_eager(name: str, dtype: torch.dtype) -> None:
     function = (OPERATORS | OF_TRUTH_VALUES | SPECIAL)[name]

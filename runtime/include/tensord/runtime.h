@@ -75,7 +75,7 @@ typedef struct TensordOperatorCall {
   TensordTensor* results;
   size_t num_results;
   // torch's stable interface failed at it; where a mode of torch's calls operators from Python, an
-  // exception is left set.
+  // exception was set, which the runtime has cleared if it finds Python's functions.
   int32_t again;
 } TensordOperatorCall;
 typedef int (*TensordOperatorFn)(void* context, const TensordOperatorCall* call);
