@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 namespace tensord::compiler {
@@ -162,17 +161,12 @@ std::vector<int> WriterIndex::Meeting(const AccessedParts& parts) const {
     if (writers_[i].parts.MayMeet(parts)) found.push_back(writers_[i].op);
   };
   for (size_t d = 0; d < dimensions_.size() && !parts.boxes.empty(); ++d) {
-    std::optional<std::set<size_t>> candidates(std::in_place);
-    for (const AccessBox& box : parts.boxes) {
-      const bool told =
-          box.size() == dimensions_.size() && dimensions_[d].Collect(box[d], &*candidates);
-      if (!told) {
-        candidates.reset();
-        break;
-      }
-    }
-    if (!candidates) continue;
-    std::ranges::for_each(*candidates, look);
+    std::set<size_t> candidates;
+    const bool told = std::ranges::all_of(parts.boxes, [&](const AccessBox& box) {
+      return box.size() == dimensions_.size() && dimensions_[d].Collect(box[d], &candidates);
+    });
+    if (!told) continue;
+    std::ranges::for_each(candidates, look);
     return found;
   }
   for (size_t i = 0; i < writers_.size(); ++i) look(i);

@@ -5,12 +5,13 @@ backward can do with that, and the exchange in both graphs."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
+from .. import fallback
 from ..passes.insertion import arguments, memory_in, memory_of, tensors_in
 
 _aten = torch.ops.aten
@@ -63,6 +64,17 @@ def save_instead(
     forward.recompile()
 
 
+def take_back(
+    forward: fx.GraphModule, made: Iterable[fx.Node], error: Exception, what: str
+) -> None:
+    """Removes what was made to be saved instead, because of the error; a fallback where that is not
+    MustLieAsItDoesError. what: was to be done, for the message."""
+    for node in made:
+        forward.graph.erase_node(node)
+    if not isinstance(error, MustLieAsItDoesError):
+        fallback.note(error, what, "is not made")
+
+
 def values_with(
     backward: fx.GraphModule, given: Mapping[fx.Node, torch.Tensor], mode: Any
 ) -> dict[fx.Node, Any]:
@@ -90,10 +102,8 @@ def values_with(
         try:
             with mode:
                 value = node.target(*args, **kwargs)
-        except (
-            RuntimeError,
-            ValueError,
-        ) as error:  # as a view's that cannot be one of what lies so
+        # As a view's that cannot be one of what lies so.
+        except (RuntimeError, ValueError) as error:
             raise MustLieAsItDoesError(node.name) from error
         memory = {m for x in changed for m in memory_in(values[x])}
         if memory_in(value) & memory or _layouts(value) != _layouts(node.meta["val"]):
@@ -102,6 +112,7 @@ def values_with(
 
 
 def set_values(values: Mapping[fx.Node, Any]) -> None:
+    """Gives nodes these fake values."""
     for node, value in values.items():
         node.meta["val"] = value
         node.meta.pop("tensor_meta", None)

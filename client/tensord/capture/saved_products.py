@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import fallback
 from ..passes.insertion import (
     argument,
     arguments,
@@ -85,9 +84,8 @@ def pad_saved_products(forward: fx.GraphModule, backward: fx.GraphModule, result
         try:
             _read_part(backward, place, longer.meta["val"], mode)
         except Exception as error:
-            forward.graph.erase_node(longer)
-            if not isinstance(error, saved_layouts.MustLieAsItDoesError):
-                fallback.note(error, "padding of a product that backward takes", "is not made")
+            what = "padding of a product that backward takes"
+            saved_layouts.take_back(forward, [longer], error, what)
             continue
         padded[saved] = longer
     if padded:
@@ -140,7 +138,7 @@ def _read_part(backward: fx.GraphModule, place: fx.Node, longer: torch.Tensor, m
     Raises MustLieAsItDoesError, and has changed nothing then.
     """
     old = place.meta["val"]
-    columns = old.numel() // longer.shape[0]
+    columns = old.shape[-1]
     with mode:
         part = _aten.slice.Tensor(longer, 1, 0, columns)
         part = _aten.view.default(part, list(old.shape))

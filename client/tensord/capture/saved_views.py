@@ -14,7 +14,6 @@ from collections import defaultdict
 import torch
 from torch import fx
 
-from .. import fallback
 from ..passes.insertion import fake_mode_of, inherited_meta, insert_call, memory_of
 from . import saved_layouts
 
@@ -45,12 +44,8 @@ def copy_saved_views(forward: fx.GraphModule, backward: fx.GraphModule, results:
                 backward, {places[view.name]: made[view].meta["val"] for view in views}, mode
             )
         except Exception as error:
-            for copy in made.values():
-                forward.graph.erase_node(copy)
-            if not isinstance(error, saved_layouts.MustLieAsItDoesError):
-                fallback.note(
-                    error, "a copy of what backward takes of a larger tensor", "is not made"
-                )
+            what = "a copy of what backward takes of a larger tensor"
+            saved_layouts.take_back(forward, made.values(), error, what)
             continue
         saved_layouts.set_values(values)
         copies |= made
