@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "compiler/memory/in_place.h"
-#include "compiler/memory/library_scratch.h"
 #include "compiler/memory/region.h"
 #include "compiler/memory/segments.h"
 #include "compiler/memory/workspace.h"
 #include "compiler/memory/workspace_bytes.h"
+#include "compiler/schedule/library_scratch.h"
 
 namespace tensord::compiler {
 namespace {
@@ -87,8 +87,11 @@ std::vector<int64_t> OtherBytes(const Program& program, const Schedule& schedule
   }
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   bytes.pop_back();
-  const std::vector<int64_t> scratch = LibraryScratch(program, schedule);
-  for (int step = 0; step < steps; ++step) bytes[step] += scratch[step];
+  for (int step = 0; step < steps; ++step) {
+    if (const int* op = std::get_if<int>(&schedule.steps[step].work)) {
+      bytes[step] += LibraryScratch(std::get<ExternOp>(program.operations[*op]));
+    }
+  }
   return bytes;
 }
 
@@ -317,6 +320,7 @@ class Planner {
     plan.workspace_bytes += plan.counters_bytes;
     if (rules_.segments && plan.workspace_bytes.IsConstant()) {
       plan.peak_bytes = sym::Hint(plan.workspace_bytes) + workspace.Peak();
+      plan.spare_bytes = workspace.Spare();
     }
     ListBlocks(program_, workspace.blocks(), DonatedBlocks(shared, home), &plan);
     for (const auto& [result, operand] : shared) {

@@ -61,6 +61,8 @@ struct MemoryPlan {
   // there at a time, parameters apart: the workspace, blocks, results, what the library allocated,
   // also for itself as far as that is known, arguments until they may be released.
   int64_t peak_bytes = 0;
+  // There, by step: what a library may take for itself beside all that before the peak rises.
+  std::vector<int64_t> spare_bytes;
   // Extern and owned buffers that are not returned: the step after which nobody needs them.
   std::vector<int> last_use;  // per buffer; -1: never
 };

@@ -50,6 +50,16 @@ int64_t Workspace::Peak() const {
   return peak;
 }
 
+std::vector<int64_t> Workspace::Spare() const {
+  std::vector<int64_t> taken = others_;
+  for (size_t i = 0; i <= cuts_.size(); ++i) {
+    if (blocks_[i].end() > 0) AddDuring(blocks_[i].life(), blocks_[i].end(), &taken);
+  }
+  const int64_t peak = Peak();
+  for (int64_t& bytes : taken) bytes = peak - bytes;
+  return taken;
+}
+
 int Workspace::HomeOf(const Lifetime& life) const {
   return cuts_.empty() ? kCommon : SegmentOf(life, cuts_);
 }

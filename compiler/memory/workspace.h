@@ -33,6 +33,8 @@ class Workspace {
 
   // The most that is taken at a time, but for the common part.
   int64_t Peak() const;
+  // By step: how much less than that is taken.
+  std::vector<int64_t> Spare() const;
 
  private:
   static constexpr int kCommon = -1;

@@ -110,6 +110,9 @@ class PlanEmitter {
       call.add_results(ViewBuffer(out));
     }
     call.set_into_out(!op.outs.empty());
+    if (!memory_.spare_bytes.empty()) {
+      call.set_spare_bytes(static_cast<uint64_t>(memory_.spare_bytes[step]));
+    }
     if (op.outs.empty()) {
       // An absent result is a buffer without a dtype. So is one that nobody reads: an operator may
       // leave it out, and its memory is free at once.

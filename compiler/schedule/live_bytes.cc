@@ -2,6 +2,9 @@
 #include "compiler/schedule/live_bytes.h"
 
 #include <algorithm>
+#include <variant>
+
+#include "compiler/schedule/library_scratch.h"
 
 namespace tensord::compiler {
 
@@ -48,7 +51,11 @@ std::vector<int64_t> LiveBytes(const Program& program, const AccessIndex& access
   std::vector<int64_t> live(count);
   for (int g = 0; g < count; ++g) {
     const int64_t after = before + begins[g] - ends[g];
-    live[g] = groups[g].is_extern ? before + begins[g] : std::max(before, after);
+    live[g] = std::max(before, after);
+    if (groups[g].is_extern) {
+      const auto& call = std::get<ExternOp>(program.operations[groups[g].ops[0]]);
+      live[g] = before + begins[g] + LibraryScratch(call);
+    }
     before = after;
   }
   return live;

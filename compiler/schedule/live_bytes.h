@@ -19,7 +19,7 @@ bool IsReleased(const Program& program, const AccessIndex& accesses,
 // Per group, in bytes, when they run one after the other: of what is computed for other groups or
 // leaves the call, and of inputs that are released, with sizes at their hints. Of a loop group's
 // results as much as its operands free is taken to lie in their place; a call's results lie beside
-// its operands. Packing may need more.
+// its operands, and what its library is known to allocate for itself. Packing may need more.
 std::vector<int64_t> LiveBytes(const Program& program, const AccessIndex& accesses,
                                const std::vector<Group>& groups,
                                const std::vector<bool>& released = {});

@@ -53,7 +53,7 @@ struct CallState {
   const CudaDriver* driver = nullptr;
   CuStreamOpaque* stream = nullptr;
   void* device_guard = nullptr;        // torch's
-  Handle product_workspace = nullptr;  // for cuBLASLt, from the first product that wants it on
+  Handle product_workspace = nullptr;  // for cuBLASLt; a small one until the call ends
   const void* prepared = nullptr;      // the device's own
   uint32_t calls_done = 0;  // calls before this one are done, some along with an earlier one
 };

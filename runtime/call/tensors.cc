@@ -13,10 +13,6 @@
 namespace tensord::runtime {
 namespace {
 
-// Such buffers are where memory peaks, and few, so that little of the host's time goes into what is
-// freed for them and taken again.
-constexpr int64_t kLargeBuffer = int64_t{32} << 20;
-
 std::atomic<TensordEmptyFn> cuda_empty{nullptr};
 
 const int64_t* Sizes(const CallState& state, const Layout& layout) {
@@ -199,9 +195,6 @@ TensordError AllocateBuffer(CallState& state, uint32_t buffer) {
     TENSORD_TRY(TakeDonor(state, buffer, &taken));
     if (taken) return TENSORD_OK;
   }
-  // What products need beside would only lie there meanwhile; the next one that wants it takes it
-  // again.
-  if (place.extent_bytes >= kLargeBuffer) FreeProductWorkspace(state);
   Handle tensor = nullptr;
   if (place.offset_bytes == 0) [[likely]] {
     TENSORD_TRY(NewTensor(state, layout, &tensor));

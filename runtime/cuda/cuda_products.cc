@@ -9,14 +9,13 @@
 #include <span>
 #include <utility>
 
+#include "runtime/call/workspace.h"
 #include "runtime/cuda/cuda_driver.h"
 #include "runtime/cuda/product_choice.h"
 
 namespace tensord::runtime {
 namespace {
 
-// What algorithms may take for partial sums. torch gives as much on Hopper.
-constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;
 constexpr uint32_t kOperandAlignment = 16;  // bytes
 constexpr int kMostAlgorithms = 8;          // looked at
 // Algorithms that hand out tiles on the way count them in a few bytes, which are cleared by a
@@ -168,7 +167,7 @@ class LtProduct {
 
   // False when the library has none.
   bool Choose(LtHandle handle, uint32_t sm) {
-    std::vector<LtHeuristic> found = Search(handle, kMaxWorkspace);
+    std::vector<LtHeuristic> found = Search(handle, shape_.most_workspace);
     if (found.empty()) return false;
     const size_t first_bytes = found.front().workspace_bytes;
     const bool only_counts = first_bytes > 0 && first_bytes <= kCounterBytes;
@@ -213,7 +212,8 @@ class LtProducts final : public PreparedProducts {
     for (const ProductShape& shape : all.shapes_) {
       auto product = std::make_unique<LtProduct>(*all.lt_, shape);
       if (!product->Prepare(handle, all.sm_)) product.reset();
-      if (product) workspace_bytes_ = std::max(workspace_bytes_, product->workspace_bytes());
+      const size_t bytes = product ? product->workspace_bytes() : 0;
+      if (!IsLarge(bytes)) small_bytes_ = std::max(small_bytes_, bytes);
       products_.push_back(std::move(product));
     }
   }
@@ -221,8 +221,9 @@ class LtProducts final : public PreparedProducts {
   bool Run(CallState& state, uint32_t call) const override {
     LtProduct* const product = products_[all_.shape_of_[call]].get();
     if (product == nullptr) return false;
+    const size_t bytes = product->workspace_bytes();
     void* workspace = nullptr;
-    if (product->workspace_bytes() > 0 && (workspace = Workspace(state)) == nullptr) return false;
+    if (bytes > 0 && (workspace = Workspace(state, bytes)) == nullptr) return false;
     const ProductCall& plan = all_.calls_[call];
     const auto& at = state.addresses;
     const Addresses addresses{.a = at[plan.a],
@@ -230,21 +231,25 @@ class LtProducts final : public PreparedProducts {
                               .c = at[plan.c],
                               .d = at[plan.d],
                               .bias = plan.shape.has_bias() ? at[plan.bias] : nullptr};
-    if (!product->Run(handle_, addresses, workspace, state.stream)) return false;
+    const bool runs = product->Run(handle_, addresses, workspace, state.stream);
+    if (IsLarge(bytes)) FreeProductWorkspace(state);
+    if (!runs) return false;
     state.calls_done = call + plan.calls;
     return true;
   }
 
  private:
-  // One for all products of a call: they run one after another.
-  void* Workspace(CallState& state) const {
+  // A large one would only lie there until the next product that wants it: that takes it again.
+  static bool IsLarge(size_t bytes) { return bytes > kLeastWorkspace; }
+
+  // A small one is for all such products of a call: they run one after another.
+  void* Workspace(CallState& state, size_t bytes) const {
+    if (IsLarge(bytes)) FreeProductWorkspace(state);
     if (state.product_workspace == nullptr) {
-      Layout bytes;
-      bytes.device = kTorchCuda;  // of dtype 0: uint8
-      if (NewVector(state, bytes, static_cast<int64_t>(workspace_bytes_),
-                    &state.product_workspace) != TENSORD_OK) {
-        return nullptr;
-      }
+      Layout layout;
+      layout.device = kTorchCuda;  // of dtype 0: uint8
+      const auto size = static_cast<int64_t>(std::max(bytes, small_bytes_));
+      if (NewVector(state, layout, size, &state.product_workspace) != TENSORD_OK) return nullptr;
     }
     void* data = nullptr;
     return state.torch->get_data_ptr(state.product_workspace, &data) == 0 ? data : nullptr;
@@ -253,7 +258,7 @@ class LtProducts final : public PreparedProducts {
   const CudaProducts& all_;
   LtHandle handle_;
   std::vector<std::unique_ptr<LtProduct>> products_;  // per shape; null: the library has none
-  size_t workspace_bytes_ = 0;
+  size_t small_bytes_ = 0;  // of the small workspaces' largest
 };
 
 void CudaProducts::Find(const TensordProgram& program, uint32_t sm) {

@@ -2,6 +2,7 @@
 #include "runtime/cuda/product_shape.h"
 
 #include <algorithm>
+#include <bit>
 #include <string_view>
 #include <utility>
 
@@ -212,6 +213,8 @@ class Finder {
         shape.d.transposed) {
       return false;
     }
+    shape.most_workspace =
+        std::bit_floor(std::clamp(call_.spare_bytes, kLeastWorkspace, kMostWorkspace));
     shape.c = shape.d;
     if (bias_) call.bias = *bias_;
     if (!added_) return true;

@@ -13,6 +13,10 @@
 
 namespace tensord::runtime {
 
+// What algorithms may take for partial sums, in bytes. The most is what torch gives on Hopper; the
+// least is so little that it counts nowhere.
+inline constexpr uint64_t kLeastWorkspace = uint64_t{1} << 20, kMostWorkspace = uint64_t{32} << 20;
+
 // An operand as a matrix in column-major order, which is how cuBLAS counts.
 struct ProductOperand {
   bool transposed = false;
@@ -30,6 +34,7 @@ struct ProductShape {
   ProductOperand a, b, c, d;  // c as d where there is none
   float alpha = 1, beta = 0;
   uint32_t epilogue = kLtNoEpilogue;
+  uint64_t most_workspace = kMostWorkspace;  // a power of two: few shapes differ in it alone
 
   bool has_bias() const { return epilogue != kLtNoEpilogue; }
   bool operator==(const ProductShape&) const = default;
@@ -42,7 +47,7 @@ struct ProductCall {
   uint32_t calls = 1;                   // of the plan that it stands for
 };
 
-// The product that the first of these calls is, of a program without symbols. Where calls behind
+// The product that the first of these calls is, with as much workspace as the call has to spare, of a program without symbols. Where calls behind
 // it add a bias to its result and take the ReLU of that, in place, it stands for them too. None:
 // another operator, an operand that is empty, of another dtype than the 16-bit floats, or laid out
 // neither by rows nor by columns.

@@ -117,6 +117,7 @@ class StepBuilder {
     call->overload = proto.overload();
     call->node = proto.node();
     call->into_out = proto.into_out();
+    if (proto.has_spare_bytes()) call->spare_bytes = proto.spare_bytes();
     call->num_arguments = static_cast<uint32_t>(proto.args_size());
     call->arguments.resize(call->num_arguments);
     for (uint32_t i = 0; i < call->num_arguments; ++i) {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from partitioned_graphs import Graphs
 from tensord import torch_compat
 from tensord.v1 import graph_pb2
 from torch import Tensor, fx
@@ -44,12 +45,12 @@ def between_views(x: Tensor) -> Tensor:
     return F.layer_norm(x.view(2, -1, WIDTH).float().transpose(0, 1), (WIDTH,)).bfloat16()
 
 
-def check(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+def check(function: Callable[[Tensor, Tensor], Tensor], backend: Any = "tensord") -> None:
     torch.manual_seed(0)
     x = torch.randn(ROWS, WIDTH, dtype=torch.bfloat16)
     weight = torch.randn(WIDTH, WIDTH, dtype=torch.bfloat16, requires_grad=True)
     (wanted,) = torch.autograd.grad(function(x, weight).float().square().sum(), weight)
-    got = torch.compile(function, backend="tensord", fullgraph=True, dynamic=False)(x, weight)
+    got = torch.compile(function, backend=backend, fullgraph=True, dynamic=False)(x, weight)
     (gradient,) = torch.autograd.grad(got.float().square().sum(), weight)
     torch.testing.assert_close(gradient, wanted, rtol=2e-2, atol=2e-1)
 
@@ -102,3 +103,47 @@ def test_a_number_that_is_cast_is_no_tensor_to_save() -> None:
     number = graph.call_function(aten._to_copy.default, (0.05,), {"dtype": torch.float32})
     number.meta["val"] = torch.tensor(0.05)
     assert not partitioners.get_default_op_list().is_view(number)
+
+
+# ---- Operators that the daemon lowers whole, and torch's lists have as what they decompose into
+
+
+def saved_whole(function: Callable[[Tensor, Tensor], Tensor]) -> list[tuple[str, torch.dtype]]:
+    """The names and types of backward's arguments, tangents apart, where nothing is decomposed."""
+    graphs = Graphs()
+    check(function, graphs)
+    nodes = graphs.backward.graph.find_nodes(op="placeholder")
+    return [(n.name, n.meta["val"].dtype) for n in nodes if not n.name.startswith("tangents")]
+
+
+def test_a_head_that_queries_share_is_not_saved_for_each() -> None:
+    """Attention that no kernel takes multiplies in float32, and backward in 16 bits again."""
+
+    def function(x: Tensor, weight: Tensor) -> Tensor:
+        queries = x.view(2, 1, -1, WIDTH) + torch.arange(4).view(-1, 1, 1).bfloat16()
+        key = (x @ weight).view(2, 1, -1, WIDTH)
+        return F.scaled_dot_product_attention(queries.sin(), key, key.cos())
+
+    with torch.autocast("cpu", torch.bfloat16):
+        names = [name for name, _ in saved_whole(function)]
+    assert names == ["primals_1", "mm", "bmm"]
+
+
+def test_a_relus_gradient_wants_a_truth_value() -> None:
+    """Where its result is read by nothing else in backward, as in front of a dropout."""
+    types = [t for _, t in saved_whole(lambda x, w: (F.relu(x @ w) * x.sigmoid()) @ w)]
+    assert types.count(torch.bool) == 1
+    assert types.count(torch.bfloat16) == 3  # x, the weight, what is multiplied last
+
+
+def test_a_relu_that_is_saved_anyway_is_compared_again() -> None:
+    types = [dtype for _, dtype in saved_whole(lambda x, w: F.relu(x @ w) @ w)]
+    assert torch.bool not in types
+
+
+def test_a_row_of_numbers_is_made_again() -> None:
+    def function(x: Tensor, weight: Tensor) -> Tensor:
+        factors = torch.linspace(0, 1, ROWS * WIDTH).view(ROWS, WIDTH)
+        return ((x @ weight) * factors).bfloat16()
+
+    assert [dtype for _, dtype in saved_whole(function)] == [torch.bfloat16]

@@ -43,6 +43,7 @@ FUSED = (
     _aten.view_as_complex,
     _aten.view_as_real,
     _aten.floor_divide,
+    _aten.linspace,
     _aten.hardswish,
     _aten.glu,
     _aten._prelu_kernel,
@@ -77,6 +78,15 @@ READING = (
     _aten._fused_rms_norm_backward,
 )
 
+# Views that are left whole here. TorchInductor has them as views that torch's list names.
+VIEWS = (
+    _aten.diagonal,
+    _aten.split_with_sizes,
+    _aten.transpose,
+    _aten.unbind,
+    _aten.unfold,
+)
+
 
 def partition(
     joint: fx.GraphModule, inputs: Any, *, off: Container[str] = (), **arguments: Any
@@ -84,7 +94,7 @@ def partition(
     """torch's min-cut partition of the joint graph, behind the passes over that. off: switches."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    torch_compat.let_partitioner_recompute(FUSED, READING)
+    torch_compat.let_partitioner_recompute(FUSED, READING, VIEWS)
     ran = passes.run("joint", joint, off)
     merged = "common_subexpressions" in ran.changes  # else torch does it
     with torch_compat.keep_subexpressions() if merged else contextlib.nullcontext():

@@ -44,6 +44,7 @@ from .joint import (
     counter_based_random,
     misstated_sizes,
     pool_offsets,
+    relu_masks,
     softmax_statistics,
 )
 from .partitioned import (
@@ -145,6 +146,8 @@ TABLE: tuple[Pass, ...] = (
         operators=batch_norm_relu.OPERATORS,
         counter="relus_recomputed",
     ),
+    # Of other ReLUs truth values may be saved.
+    Pass("relu_masks", "joint", relu_masks.relu_masks, operators=relu_masks.OPERATORS),
     # The partitioner may have batch norms computed again. Behind the one that looks for ReLUs' own.
     Pass(
         "batch_norm_results",

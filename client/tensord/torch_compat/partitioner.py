@@ -16,9 +16,11 @@ _CONVERT_ELEMENT_TYPE = torch.ops.prims.convert_element_type.default
 
 
 @functools.cache
-def let_partitioner_recompute(ops: tuple[Any, ...], only_fused: tuple[Any, ...] = ()) -> None:
-    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again, and
-    that `only_fused` fuse as they do, but are not. Casts of what fuses with all its readers are no
+def let_partitioner_recompute(
+    ops: tuple[Any, ...], only_fused: tuple[Any, ...] = (), views: tuple[Any, ...] = ()
+) -> None:
+    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again, that
+    `only_fused` fuse as they do, but are not, and that `views` cost nothing at all. Casts of what fuses with all its readers are no
     reason to save it as wide as they make it.
 
     2.11 to 2.13: get_default_op_list() makes the lists anew for every graph, so it is wrapped once,
@@ -36,8 +38,9 @@ def let_partitioner_recompute(ops: tuple[Any, ...], only_fused: tuple[Any, ...] 
     @functools.wraps(original)
     def extended() -> Any:
         types = original()
-        types.recomputable_ops.update(ops)
-        types.fusible_ops.update(ops, only_fused)
+        types.recomputable_ops.update(ops, views)
+        types.fusible_ops.update(ops, only_fused, views)
+        types.view_ops.update(views)
         # A view is never a reason to save what it gives, whoever reads that; nor is such a cast.
         is_view = types.is_view
 

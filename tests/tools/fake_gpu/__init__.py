@@ -87,6 +87,9 @@ def _attend(
         groups = query.size(-3) // key.size(-3)
         key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
     rest = dropout_p, is_causal
+    if query.shape[:-2] != key.shape[:-2]:  # no kernel takes heads that many queries share
+        math = _aten._scaled_dot_product_attention_math
+        return math(query, key, value, attn_mask, *rest, scale=scale)[0]
     if attn_mask is None and query.dtype in (torch.bfloat16, torch.float16):
         flash = _aten._scaled_dot_product_flash_attention
         return flash(query, key, value, *rest, scale=scale)[0]

@@ -421,26 +421,36 @@ TEST_F(RuntimeCudaProducts, TheFastestOfWhatTheLibraryOffersWithoutWorkspace) {
   EXPECT_EQ(FakeLt().workspace, nullptr);
 }
 
-TEST_F(RuntimeCudaProducts, TheWorkspaceGoesWhenSomethingLargeIsAllocated) {
-  FakeLt().algorithms = {{.workspace_bytes = 1000}};
-  for (const int64_t rows : {16384, 16}) {
-    Product product{.op = "aten::mm",
-                    .operands = {{{rows, 8}, {8, 1}}, {{8, 1024}, {1024, 1}}},
-                    .out = {{rows, 1024}, {1024, 1}}};
-    v1::Artifact artifact = product.Plan();
-    // The same product once more, into another result.
-    *artifact.add_buffers() = artifact.buffers(2);
-    v1::ExternCall* call = artifact.add_steps()->mutable_call();
-    *call = artifact.steps(0).call();
-    call->mutable_args(2)->mutable_value()->set_value(3);
-    call->set_results(0, 3);
-    artifact.mutable_outputs(0)->set_buffer(3);
+TEST_F(RuntimeCudaProducts, ALargeWorkspaceGoesWithItsProduct) {
+  for (const uint64_t bytes : {uint64_t{2} << 20, uint64_t{1} << 20}) {
+    FakeLt().algorithms = {{.workspace_bytes = bytes}};
+    v1::Artifact artifact = kPlain.Plan();
+    *artifact.add_steps() = artifact.steps(0);  // the same product once more
     for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
-    Start(product);
+    Start(kPlain);
     program_ = Load(artifact, "unused 1\n");
     Fake().allocations = 0;
     ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
-    EXPECT_EQ(Fake().allocations, rows == 16384 ? 4 : 3);
+    EXPECT_EQ(Fake().allocations, bytes == uint64_t{1} << 20 ? 2 : 3);  // of them one result
+  }
+}
+
+TEST_F(RuntimeCudaProducts, AWorkspaceKeepsToWhatTheCallHasToSpare) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  FakeLt().algorithms = {{.workspace_bytes = 12 * kMiB}, {.workspace_bytes = 3 * kMiB}, {}};
+  struct Case {
+    std::optional<uint64_t> spare;
+    uint64_t wanted;
+  };
+  for (const auto& [spare, wanted] : std::initializer_list<Case>{
+           {std::nullopt, 12 * kMiB}, {20 * kMiB, 12 * kMiB}, {7 * kMiB, 3 * kMiB}, {0, 0}}) {
+    v1::Artifact artifact = kPlain.Plan();
+    if (spare) artifact.mutable_steps(0)->mutable_call()->set_spare_bytes(*spare);
+    for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
+    Start(kPlain);
+    program_ = Load(artifact, "unused 1\n");
+    ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+    EXPECT_EQ(FakeLt().algorithm.workspace_bytes, wanted);
   }
 }
 

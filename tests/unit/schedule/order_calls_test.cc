@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/memory/library_scratch.h"
+#include "compiler/schedule/library_scratch.h"
 #include "compiler/schedule/verify_schedule.h"
 
 namespace tensord::testing {
@@ -19,6 +19,7 @@ using compiler::BufferKind;
 using compiler::BufferView;
 using compiler::Expr;
 using compiler::ExternOp;
+using compiler::LibraryScratch;
 using compiler::Program;
 using compiler::Rejection;
 using compiler::Schedule;
@@ -139,18 +140,14 @@ TEST(OrderCallsTest, WaitsAreNotEarlier) {
 
 // Of a layer of Swin: 768 windows and heads of 49 queries, 32 features.
 TEST(LibraryScratchTest, OfAttentionsBackward) {
-  Program program;
-  program.buffers.push_back({.kind = BufferKind::kInput, .number = 0});
   const BufferView view{.buffer = 0, .sizes = {64, 12, 49, 32}, .strides = {18816, 1568, 32, 1}};
   ExternOp call{.op = "aten::_scaled_dot_product_efficient_attention_backward"};
   for (int i = 0; i < 4; ++i) call.args.push_back({view});
-  program.operations = {call, ExternOp{.op = "aten::mm"}};
-  Schedule schedule;
-  schedule.steps = {{0}, {1}};
-  EXPECT_THAT(LibraryScratch(program, schedule), ElementsAre(768 * (64 * 64 * 4 + 16), 0));
-  std::get<ExternOp>(program.operations[0]).op =
-      "aten::_scaled_dot_product_flash_attention_backward";
-  EXPECT_THAT(LibraryScratch(program, schedule), ElementsAre(768 * 128 * 32 * 4, 0));
+  EXPECT_EQ(LibraryScratch(call), 768 * (64 * 64 * 4 + 16));
+  call.op = "aten::_scaled_dot_product_flash_attention_backward";
+  EXPECT_EQ(LibraryScratch(call), 768 * 128 * 32 * 4);
+  call.op = "aten::mm";
+  EXPECT_EQ(LibraryScratch(call), 0);
 }
 
 }  // namespace order_calls_test

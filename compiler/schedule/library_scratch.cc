@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/memory/library_scratch.h"
+#include "compiler/schedule/library_scratch.h"
 
 #include <array>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace tensord::compiler {
@@ -44,7 +43,9 @@ constexpr std::array kTable = {
     Entry{"aten::_scaled_dot_product_efficient_attention_backward", EfficientBackward},
 };
 
-int64_t ScratchOf(const ExternOp& call) {
+}  // namespace
+
+int64_t LibraryScratch(const ExternOp& call) {
   for (const Entry& entry : kTable) {
     if (call.op != entry.op) continue;
     std::vector<BufferView> tensors;
@@ -52,18 +53,6 @@ int64_t ScratchOf(const ExternOp& call) {
     return tensors.size() < 4 ? 0 : entry.bytes(tensors);
   }
   return 0;
-}
-
-}  // namespace
-
-std::vector<int64_t> LibraryScratch(const Program& program, const Schedule& schedule) {
-  std::vector<int64_t> bytes(schedule.steps.size(), 0);
-  for (size_t step = 0; step < bytes.size(); ++step) {
-    if (const int* op = std::get_if<int>(&schedule.steps[step].work)) {
-      bytes[step] = ScratchOf(std::get<ExternOp>(program.operations[*op]));
-    }
-  }
-  return bytes;
 }
 
 }  // namespace tensord::compiler

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a ReLU's gradient wants of it: a truth value an element, not a number.
+
+threshold_backward(gradient, x, threshold) is where(x <= threshold, 0, gradient), as torch decomposes
+it for others. Taken apart, the truth values may be saved where nothing else wants x or the ReLU's
+result: behind a ReLU with dropout, backward's products read the dropout's result. Where one of
+the two is saved anyway, the partitioner compares that again.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import fx
+
+from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
+from .batch_norms import have_one_layout
+
+aten = torch.ops.aten
+
+OPERATORS = (aten.threshold_backward.default,)
+
+
+def relu_masks(joint: fx.GraphModule) -> int:
+    """Changes a joint graph in place; the number of gradients that were taken apart."""
+    steps = joint.graph.find_nodes(op="call_function", target=OPERATORS[0])
+    if not steps or (mode := fake_mode_of(joint.graph)) is None:
+        return 0
+    changed = 0
+    for step in steps:
+        gradient, read, threshold = arguments(step)
+        call = functools.partial(insert_call, joint.graph, mode, inherited_meta(step))
+        with joint.graph.inserting_before(step):
+            stops = call(aten.le.Scalar, read, threshold)
+            passed = call(aten.where.ScalarSelf, stops, 0, gradient)
+        # What was added is unused otherwise, and goes with all else that is.
+        if have_one_layout(passed.meta["val"], step.meta["val"]):
+            step.replace_all_uses_with(passed)
+            joint.graph.erase_node(step)
+            changed += 1
+    return changed
