@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/decompose/body_reads.h"
 #include "compiler/decompose/expressions.h"
 #include "compiler/decompose/extern_call.h"
 #include "compiler/decompose/layout.h"
@@ -111,8 +112,10 @@ class Lowerer {
       }
       const bool shared = !t.view() && needs_.shared.count(result) > 0;
       const bool stays = uses_.LastReader(result) == static_cast<int>(graph_.nodes.size());
-      // Made where it is captured: what a copy that leaves the call is of waits for no later one.
-      const bool leaves = stays && uses_.Count(result) == 1 && IsLazyCopyOfComputed(node, t);
+      // Made where it is captured: what it is made of need not wait for the call's end. Nor is that
+      // too far from what reads the same for one kernel.
+      const bool leaves = stays && uses_.Count(result) == 1 &&
+                          (IsLazyCopyOfComputed(node, t) || IsOfMoreThatIsComputed(t));
       if (!shared && !leaves && !ShouldRealize(t, CountOfReaders(result, t), stays, chain)) {
         continue;
       }
@@ -131,6 +134,21 @@ class Lowerer {
     if (!source.view()) return false;
     const BufferKind kind = KindOf(source);
     return kind == BufferKind::kComputed || kind == BufferKind::kExternResult;
+  }
+
+  // Whether a lazy result reads something larger that the call has computed.
+  bool IsOfMoreThatIsComputed(const Tensor& t) {
+    if (t.view()) return false;
+    const auto bytes_of = [](const Sizes& sizes, DType dtype) {
+      return sym::Hint(sym::Product(sizes)) * ItemSize(dtype);
+    };
+    const int64_t bytes = bytes_of(t.sizes(), t.dtype());
+    return std::ranges::any_of(ReadsOf(t).buffers, [&](BufferId id) {
+      const BufferInfo& buffer = builder_.program().buffers[id];
+      const bool is_computed =
+          buffer.kind == BufferKind::kComputed || buffer.kind == BufferKind::kExternResult;
+      return is_computed && bytes_of(buffer.sizes, buffer.dtype) > bytes;
+    });
   }
 
   // Without those that compute the value again rather than read it from memory.

@@ -11,7 +11,7 @@ namespace tensord::compiler {
 
 // Bytes, with sizes at their hints; 0 where nothing is known. Of attention's backward: sums in
 // float32 of what is rounded in the end, as torch 2.11 to 2.13 allocate them
-// (aten/src/ATen/native/transformers/cuda).
+// (aten/src/ATen/native/transformers/cuda); of depthwise convolutions' as cuDNN was seen to.
 int64_t LibraryScratch(const ExternOp& call);
 
 }  // namespace tensord::compiler

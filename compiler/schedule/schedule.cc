@@ -78,6 +78,10 @@ NestFacts FactsOf(const Program& program, const AccessIndex& index, const Group&
 // early is rarely of any use there.
 constexpr int kMostStepsBack = 1024;
 
+// What is counted is off by so much, in bytes, or by a part of the peak: packing, libraries' own
+// memory, views of one memory that are counted one by one.
+constexpr int64_t kMargin = int64_t{16} << 20, kLeastOfMargin = 64;
+
 // A launch that is being filled, or a call.
 struct Launch {
   // Bytes that nests which run earlier than they must may yet leave in memory: as results for
@@ -119,10 +123,12 @@ int FindLaunch(const Schedule& schedule, const std::vector<Launch>& launches, in
   return found == backwards.end() ? -1 : *found;
 }
 
-// Per group, from what is in memory while it runs: what may come on top of that where the peak is
-// above it, `most` at most, and `least` at any rate.
-std::vector<int64_t> RoomBeside(std::vector<int64_t> live, int64_t least, int64_t most) {
-  const int64_t peak = live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+// Per group, from what is in memory while it runs: what may come on top of that where the peak, but
+// for a margin, is above it, `most` at most, and `least` at any rate.
+std::vector<int64_t> RoomBeside(std::vector<int64_t> live, int64_t margin, int64_t least,
+                                int64_t most) {
+  int64_t peak = live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+  peak -= std::min(margin, peak / kLeastOfMargin);
   for (int64_t& bytes : live) bytes = std::max(least, std::min(peak - bytes, most));
   return live;
 }
@@ -140,12 +146,15 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device,
   std::map<int, int> step_of;  // operation -> step
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
   // what runs early leaves no more in memory than it may. What the call is given counts for growth
-  // alone: where it is released early, all that is computed early would be late.
+  // alone: where it is released early, all that is computed early would be late. Nor is a margin
+  // wanted where nothing is released: what the call makes is exact.
   const std::vector<int64_t> early_room =
-      RoomBeside(LiveBytes(program, accesses, fused.groups), device.least_bytes_early,
+      RoomBeside(LiveBytes(program, accesses, fused.groups), 0, device.least_bytes_early,
                  device.most_bytes_early);
-  const std::vector<int64_t> growth_room = RoomBeside(
-      LiveBytes(program, accesses, fused.groups, released), device.least_bytes_early, INT64_MAX);
+  const int64_t margin = std::ranges::count(released, true) > 0 ? kMargin : 0;
+  const std::vector<int64_t> growth_room =
+      RoomBeside(LiveBytes(program, accesses, fused.groups, released), margin,
+                 device.least_bytes_early, INT64_MAX);
   std::vector<Launch> launches;  // by step
   std::vector<int> step_of_group;
   for (Group& group : fused.groups) {

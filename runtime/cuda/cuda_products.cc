@@ -258,7 +258,7 @@ class LtProducts final : public PreparedProducts {
   const CudaProducts& all_;
   LtHandle handle_;
   std::vector<std::unique_ptr<LtProduct>> products_;  // per shape; null: the library has none
-  size_t small_bytes_ = 0;  // of the small workspaces' largest
+  size_t small_bytes_ = 0;                            // of the small workspaces' largest
 };
 
 void CudaProducts::Find(const TensordProgram& program, uint32_t sm) {

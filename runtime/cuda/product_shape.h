@@ -47,10 +47,10 @@ struct ProductCall {
   uint32_t calls = 1;                   // of the plan that it stands for
 };
 
-// The product that the first of these calls is, with as much workspace as the call has to spare, of a program without symbols. Where calls behind
-// it add a bias to its result and take the ReLU of that, in place, it stands for them too. None:
-// another operator, an operand that is empty, of another dtype than the 16-bit floats, or laid out
-// neither by rows nor by columns.
+// The product that the first of these calls is, with as much workspace as the call has to spare, of
+// a program without symbols. Where calls behind it add a bias to its result and take the ReLU of
+// that, in place, it stands for them too. None: another operator, an operand that is empty, of
+// another dtype than the 16-bit floats, or laid out neither by rows nor by columns.
 std::optional<ProductCall> FindProduct(const TensordProgram& program,
                                        std::span<const std::unique_ptr<CallPlan>> calls);
 

@@ -95,7 +95,7 @@ struct CallPlan {
   std::deque<std::string> texts;  // what string arguments point to; addresses stay
   std::vector<uint32_t> results;
   bool into_out = false;
-  uint64_t spare_bytes = UINT64_MAX;  // see ExternCall; the most where it is not known
+  uint64_t spare_bytes = UINT64_MAX;           // see ExternCall; the most where it is not known
   const DirectCall* direct = nullptr;          // torch's function for this operator alone
   const StableSignature* signature = nullptr;  // how torch_call_dispatcher takes the arguments
   // Set when torch's stable interface refused the operator once: the bridge calls it from then on.

@@ -37,6 +37,14 @@ from torch import fx
 
 MIB = 1 << 20
 KINDS = ("inference", "training")
+# Scratch and the sizes of blocks depend on all of it.
+H100 = {
+    "sm": 90,
+    "multiprocessors": 132,
+    "shared_bytes_per_block": 227 << 10,
+    "l2_bytes": 50 << 20,
+    "registers_per_multiprocessor": 64 << 10,
+}
 Json = dict[str, Any]
 
 
@@ -74,7 +82,7 @@ def _capture(name: str, scale: zoo_cases.Scale, training: bool, folder: pathlib.
         job = requests_pb2.CompileRequest(  # as far as said, a CompileJob
             graph=export.export(module, static, donated).graph,
             options=_compile_options(chosen, label),
-            target=artifact_pb2.Target(cuda=artifact_pb2.CudaTarget(sm=90)),
+            target=artifact_pb2.Target(cuda=artifact_pb2.CudaTarget(**H100)),
         )
         (folder / f"{label}.{number}.pb").write_bytes(job.SerializeToString())
         if label == "backward":
@@ -138,8 +146,8 @@ def _plan(graph: pathlib.Path, target: str) -> Json:
     """What the compiler makes of one graph."""
 
     def dump(stage: str) -> str:
-        command = [str(ROOT / "build/bin/tensorctl"), "compile", "--target", target]
-        command += ["--dump-after", stage, str(graph)]
+        command = [str(ROOT / "build/bin/tensorctl"), "compile", "--dump-after", stage, str(graph)]
+        command += ["--target", target] if target else []
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     memory, schedule = dump("memory"), dump("schedule")
@@ -198,7 +206,7 @@ def main() -> int:
     parser.add_argument("--models", type=zoo_cases.names, required=True, metavar="NAME,...")
     parser.add_argument("--batch", type=int, default=zoo_cases.ON_GPU.batch, metavar="N")
     parser.add_argument("--layers", type=int, default=zoo_cases.ON_GPU.layers, metavar="N")
-    parser.add_argument("--target", default="sm_90")
+    parser.add_argument("--target", default="", help="another than an H100, such as sm_80")
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="everything, in bytes")
     parser.add_argument("--child", choices=KINDS, help=argparse.SUPPRESS)

@@ -11,6 +11,9 @@ from torch import fx
 
 from .. import torch_compat
 
+# Operators that hand on their argument as it is.
+HANDED_ON = frozenset({torch.ops.aten.detach.default, torch.ops.aten.alias.default})
+
 
 def arguments(node: fx.Node) -> tuple[Any, ...]:
     """Its positional arguments; torch's own type of them is a union that says no more."""
@@ -25,6 +28,13 @@ def argument(node: fx.Node, name: str) -> Any:
             given = not parameter.kwarg_only and place < len(node.args)
             return node.args[place] if given else node.kwargs.get(name, parameter.default_value)
     raise KeyError(f"{node.target} has no parameter {name}")
+
+
+def source_of(node: fx.Node) -> fx.Node:
+    """What a node hands on as it is, through any number of others that do."""
+    while node.target in HANDED_ON:
+        node = arguments(node)[0]
+    return node
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

@@ -20,8 +20,8 @@ def let_partitioner_recompute(
     ops: tuple[Any, ...], only_fused: tuple[Any, ...] = (), views: tuple[Any, ...] = ()
 ) -> None:
     """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again, that
-    `only_fused` fuse as they do, but are not, and that `views` cost nothing at all. Casts of what fuses with all its readers are no
-    reason to save it as wide as they make it.
+    `only_fused` fuse as they do, but are not, and that `views` cost nothing at all. Casts of what
+    fuses with all its readers are no reason to save it as wide as they make it.
 
     2.11 to 2.13: get_default_op_list() makes the lists anew for every graph, so it is wrapped once,
     and _size_of() beside it. Where they are missing, the partitioner saves the random tensors

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 #include "compiler/decompose/lower_graph.h"
@@ -50,6 +51,27 @@ TEST(LowerGraphOutputsTest, OutputsHaveTheDeclaredStrides) {
   EXPECT_THAT(outputs[2].Values(), ElementsAre(5, 7, 9, 5, 7, 9));
   EXPECT_EQ(program.outputs[3].kind, compiler::ProgramOutput::kNone);
   EXPECT_TRUE(program.outputs[4].integer.Is(7));
+}
+
+// What an output is made of need not wait for the call's end, where that is more than the output;
+// numbers that are widened wait.
+TEST(LowerGraphOutputsTest, OutputsOfMoreThatIsComputedAreMadeWhereTheyAreCaptured) {
+  for (const bool widens : {false, true}) {
+    GraphBuilder g;
+    const auto narrow = v1::DTYPE_BFLOAT16;
+    const Ref x = g.Input({8, 8}, narrow);
+    const Ref product = g.Node("aten::mm", {x, x}, g.Meta({8, 8}, narrow));
+    const Ref made =
+        widens ? g.Node("aten::_to_copy",
+                        {product, v1::DTYPE_FLOAT32, nullptr, nullptr, nullptr, false, nullptr},
+                        g.Meta({8, 8}))
+               : g.Node("aten::le.Scalar", {product, 0}, g.Meta({8, 8}, v1::DTYPE_BOOL));
+    g.Output(g.Node("aten::mm", {product, product}, g.Meta({8, 8}, narrow))).Output(made);
+    const Program program = Lower(g);
+    ASSERT_EQ(program.operations.size(), 3u);
+    const bool is_last = !std::holds_alternative<compiler::ExternOp>(program.operations.back());
+    EXPECT_EQ(is_last, widens);
+  }
 }
 
 // Outputs that are one memory in eager are one buffer, whatever types they show it as.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/graph/dtype.h"
 #include "tensord/v1/artifact.pb.h"
 
 namespace tensord::testing {
@@ -76,16 +77,7 @@ class PlannedMemory {
     for (int d = 0; d < meta.sizes_size(); ++d) {
       elements += (meta.sizes(d).constant() - 1) * meta.strides(d).constant();
     }
-    switch (meta.dtype()) {
-      case v1::DTYPE_UINT8:
-        return elements;
-      case v1::DTYPE_BFLOAT16:
-        return 2 * elements;
-      case v1::DTYPE_INT64:
-        return 8 * elements;
-      default:
-        return 4 * elements;
-    }
+    return elements * compiler::ItemSize(meta.dtype());
   }
 
   const v1::Artifact& artifact_;

@@ -150,5 +150,17 @@ TEST(LibraryScratchTest, OfAttentionsBackward) {
   EXPECT_EQ(LibraryScratch(call), 0);
 }
 
+// Of ConvNeXt's last images, and of smaller ones.
+TEST(LibraryScratchTest, OfDepthwiseConvolutions) {
+  for (const auto& [pixels, bytes] : {std::pair{7, 768 * 49 * 128 * 4}, std::pair{6, 0}}) {
+    ExternOp call{.op = "aten::convolution_backward"};
+    const BufferView image{.buffer = 0, .sizes = {16, 768, pixels, pixels}};
+    call.args = {{image}, {image}, {BufferView{.buffer = 1, .sizes = {768, 1, 7, 7}}}};
+    EXPECT_EQ(LibraryScratch(call), bytes);
+    std::get<BufferView>(call.args[2].value).sizes[1] = 768;
+    EXPECT_EQ(LibraryScratch(call), 0);
+  }
+}
+
 }  // namespace order_calls_test
 }  // namespace tensord::testing

@@ -23,14 +23,19 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
+from ..insertion import (
+    HANDED_ON,
+    arguments,
+    fake_mode_of,
+    inherited_meta,
+    insert_call,
+    source_of,
+)
 from .batch_norms import again_of, have_one_layout, norm_of
 
 aten = torch.ops.aten
 
 OPERATORS = frozenset({aten.threshold_backward.default})
-# What hands on its argument as it is.
-_SAME = frozenset({aten.detach.default, aten.alias.default})
 _CAST = aten._to_copy.default
 
 
@@ -44,11 +49,11 @@ def batch_norm_relu(joint: fx.GraphModule) -> int:
 
 def _rewrite_one(graph: fx.Graph, step: fx.Node, mode: Any) -> bool:
     _, read, threshold = arguments(step)
-    relu = _source(read)
+    relu = source_of(read)
     if threshold != 0 or relu.target is not aten.relu.default:
         return False
     before, casts = arguments(relu)[0], list[fx.Node]()
-    while before.target in _SAME or before.target is _CAST:
+    while before.target in HANDED_ON or before.target is _CAST:
         if before.target is _CAST:
             casts.append(before)
         before = before.args[0]
@@ -64,12 +69,6 @@ def _rewrite_one(graph: fx.Graph, step: fx.Node, mode: Any) -> bool:
         return False  # what was added is unused, and goes with all else that is
     step.replace_input_with(read, again)
     return True
-
-
-def _source(node: fx.Node) -> fx.Node:
-    while node.target in _SAME:
-        node = arguments(node)[0]
-    return node
 
 
 def _keeps_signs(cast: fx.Node) -> bool:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a ReLU's gradient wants of it: a truth value an element, not a number.
 
-threshold_backward(gradient, x, threshold) is where(x <= threshold, 0, gradient), as torch decomposes
-it for others. Taken apart, the truth values may be saved where nothing else wants x or the ReLU's
-result: behind a ReLU with dropout, backward's products read the dropout's result. Where one of
-the two is saved anyway, the partitioner compares that again.
+threshold_backward(gradient, x, threshold) is where(x <= threshold, 0, gradient), and so torch
+decomposes it for others. Taken apart, the truth values may be saved where nothing else wants x or
+the ReLU's result: behind a ReLU with dropout, backward's products read the dropout's result. Where
+one of the two is saved anyway, the partitioner compares that again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import functools
 import torch
 from torch import fx
 
-from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
+from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call, source_of
 from .batch_norms import have_one_layout
 
 aten = torch.ops.aten
@@ -31,8 +31,11 @@ def relu_masks(joint: fx.GraphModule) -> int:
     for step in steps:
         gradient, read, threshold = arguments(step)
         call = functools.partial(insert_call, joint.graph, mode, inherited_meta(step))
+        # Beside what it reads, not where backward begins: all that would be kept until then.
+        source = source_of(read)
+        with joint.graph.inserting_before(source.next if source.op == "call_function" else step):
+            stops = call(aten.le.Scalar, source, threshold)
         with joint.graph.inserting_before(step):
-            stops = call(aten.le.Scalar, read, threshold)
             passed = call(aten.where.ScalarSelf, stops, 0, gradient)
         # What was added is unused otherwise, and goes with all else that is.
         if have_one_layout(passed.meta["val"], step.meta["val"]):
