@@ -119,7 +119,7 @@ class Lowerer {
       if (!shared && !leaves && !ShouldRealize(t, CountOfReaders(result, t), stays, chain)) {
         continue;
       }
-      if (IsComplex(t.dtype()) && !shared && !IsReadByCall(result)) {
+      if (IsComplex(t.dtype()) && !shared && !leaves && !IsReadByCall(result)) {
         t = builder_.RealizeParts(t);
       } else {
         t = builder_.RealizeAs(t, BufferStrides(node.outputs[o]));
@@ -131,9 +131,7 @@ class Lowerer {
   bool IsLazyCopyOfComputed(const Node& node, const Tensor& t) {
     if (t.view() || node.op != "aten::clone") return false;
     const Tensor& source = values_[ValueOf(node.args[0])];
-    if (!source.view()) return false;
-    const BufferKind kind = KindOf(source);
-    return kind == BufferKind::kComputed || kind == BufferKind::kExternResult;
+    return source.view() && IsComputed(source.view()->buffer);
   }
 
   // Whether a lazy result reads something larger that the call has computed.
@@ -145,9 +143,7 @@ class Lowerer {
     const int64_t bytes = bytes_of(t.sizes(), t.dtype());
     return std::ranges::any_of(ReadsOf(t).buffers, [&](BufferId id) {
       const BufferInfo& buffer = builder_.program().buffers[id];
-      const bool is_computed =
-          buffer.kind == BufferKind::kComputed || buffer.kind == BufferKind::kExternResult;
-      return is_computed && bytes_of(buffer.sizes, buffer.dtype) > bytes;
+      return IsComputed(id) && bytes_of(buffer.sizes, buffer.dtype) > bytes;
     });
   }
 
@@ -340,6 +336,11 @@ class Lowerer {
   // Whether eager copies what the lowered value is a view of.
   bool IsCopyOfAnInput(ValueId value, const Tensor& t) {
     return t.view() && KindOf(t) == BufferKind::kInput && values_.IsCopyInEager(value.first);
+  }
+
+  bool IsComputed(BufferId id) {
+    const BufferKind kind = builder_.program().buffers[id].kind;
+    return kind == BufferKind::kComputed || kind == BufferKind::kExternResult;
   }
 
   BufferKind KindOf(const Tensor& t) { return builder_.program().buffers[t.view()->buffer].kind; }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace tensord::compiler {
@@ -18,15 +19,22 @@ int64_t SumsOf(const BufferView& operand, int64_t length_unit, int64_t features_
   return kFloatBytes * size(0) * size(1) * up(size(2), length_unit) * up(size(3), features_unit);
 }
 
+// Whether the argument at this place is true.
+bool IsTrue(const ExternArgList& args, size_t place) {
+  if (args.size() <= place) return false;
+  const auto* argument = std::get_if<v1::Argument>(&args[place].value);
+  return argument != nullptr && argument->boolean();
+}
+
 // The gradient of queries, which all blocks of keys add to.
-int64_t FlashBackward(const std::vector<BufferView>& tensors) {
+int64_t FlashBackward(const ExternOp&, const std::vector<BufferView>& tensors) {
   constexpr int kQueries = 1;
   return SumsOf(tensors[kQueries], 128, 32);
 }
 
 // The gradient of queries in tiles, each with its lock. Those of keys and values stay in registers,
 // but for heads of more than 64 features, whose sums are not counted.
-int64_t EfficientBackward(const std::vector<BufferView>& tensors) {
+int64_t EfficientBackward(const ExternOp&, const std::vector<BufferView>& tensors) {
   constexpr int kQueries = 1;
   constexpr int64_t kTile = 64, kTileBytes = kTile * kTile * kFloatBytes, kLockBytes = 16;
   return SumsOf(tensors[kQueries], kTile, kTile) / kTileBytes * (kTileBytes + kLockBytes);
@@ -34,10 +42,17 @@ int64_t EfficientBackward(const std::vector<BufferView>& tensors) {
 
 // A depthwise convolution's: the gradient of its weight in parts, by cuDNN 9 on an H200. Seen with
 // 3x3 and 7x7 of 96 to 768 channels in 16 bits, and not where images are of a few pixels.
-int64_t ConvolutionBackward(const std::vector<BufferView>& tensors) {
+int64_t ConvolutionBackward(const ExternOp& call, const std::vector<BufferView>& tensors) {
   constexpr int kImage = 1, kWeight = 2, kParts = 128, kFewPixels = 7 * 7;
+  constexpr size_t kTransposed = 7, kMask = 10;
   const BufferView &image = tensors[kImage], &weight = tensors[kWeight];
-  if (weight.sizes.size() != 4 || !weight.sizes[1].Is(1)) return 0;
+  if (weight.sizes.size() != 4 || image.sizes.size() != 4 || call.args.size() <= kMask) return 0;
+  const bool is_depthwise =
+      weight.sizes[1].Is(1) && sym::Hint(weight.sizes[0]) == sym::Hint(image.sizes[1]);
+  const auto* mask = std::get_if<ExternArgList>(&call.args[kMask].value);
+  if (!is_depthwise || IsTrue(call.args, kTransposed) || mask == nullptr || !IsTrue(*mask, 1)) {
+    return 0;
+  }
   if (sym::Hint(image.sizes[2]) * sym::Hint(image.sizes[3]) < kFewPixels) return 0;
   int64_t elements = 1;
   for (const Expr& size : weight.sizes) elements *= sym::Hint(size);
@@ -46,7 +61,7 @@ int64_t ConvolutionBackward(const std::vector<BufferView>& tensors) {
 
 struct Entry {
   std::string_view op;
-  int64_t (*bytes)(const std::vector<BufferView>& tensors);  // of at least three arguments
+  int64_t (*bytes)(const ExternOp& call, const std::vector<BufferView>& tensors);
 };
 
 constexpr std::array kTable = {
@@ -63,7 +78,7 @@ int64_t LibraryScratch(const ExternOp& call) {
     if (call.op != entry.op) continue;
     std::vector<BufferView> tensors;
     ForEachView(call.args, [&](const BufferView& view) { tensors.push_back(view); });
-    return tensors.size() < 3 ? 0 : entry.bytes(tensors);
+    return tensors.size() < 3 ? 0 : entry.bytes(call, tensors);
   }
   return 0;
 }

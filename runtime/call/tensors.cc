@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/call/workspace.h"
 #include "runtime/program/layout.h"
 
 namespace tensord::runtime {

@@ -80,10 +80,12 @@ class LtProduct {
 
   size_t workspace_bytes() const { return workspace_bytes_; }
 
+  bool Takes(const Addresses& at) const {
+    return !broken_.load(std::memory_order_relaxed) && Aligned({at.a, at.b, at.c, at.d, at.bias});
+  }
+
+  // What it takes.
   bool Run(LtHandle handle, const Addresses& at, void* workspace, CuStream stream) {
-    if (broken_.load(std::memory_order_relaxed) || !Aligned({at.a, at.b, at.c, at.d, at.bias})) {
-      return false;
-    }
     std::unique_lock<std::mutex> lock;
     if (shape_.has_bias()) {
       // The bias is part of the description, which threads share.
@@ -221,9 +223,6 @@ class LtProducts final : public PreparedProducts {
   bool Run(CallState& state, uint32_t call) const override {
     LtProduct* const product = products_[all_.shape_of_[call]].get();
     if (product == nullptr) return false;
-    const size_t bytes = product->workspace_bytes();
-    void* workspace = nullptr;
-    if (bytes > 0 && (workspace = Workspace(state, bytes)) == nullptr) return false;
     const ProductCall& plan = all_.calls_[call];
     const auto& at = state.addresses;
     const Addresses addresses{.a = at[plan.a],
@@ -231,6 +230,10 @@ class LtProducts final : public PreparedProducts {
                               .c = at[plan.c],
                               .d = at[plan.d],
                               .bias = plan.shape.has_bias() ? at[plan.bias] : nullptr};
+    if (!product->Takes(addresses)) return false;
+    const size_t bytes = product->workspace_bytes();
+    void* workspace = nullptr;
+    if (bytes > 0 && (workspace = Workspace(state, bytes)) == nullptr) return false;
     const bool runs = product->Run(handle_, addresses, workspace, state.stream);
     if (IsLarge(bytes)) FreeProductWorkspace(state);
     if (!runs) return false;

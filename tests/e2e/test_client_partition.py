@@ -141,6 +141,23 @@ def test_a_relu_that_is_saved_anyway_is_compared_again() -> None:
     assert torch.bool not in types
 
 
+def test_a_relu_that_the_caller_gets_is_not_compared() -> None:
+    types = [dtype for _, dtype in saved_whole(lambda x, w: F.relu(x @ w))]
+    assert torch.bool not in types
+
+
+def test_other_thresholds_are_not_rounded() -> None:
+    """To the type of what is compared, as a comparison rounds them: 0.3 is 0.30078 in 16 bits."""
+
+    def function(x: Tensor, weight: Tensor) -> Tensor:
+        return F.threshold(x + weight.sum() * 0, 0.3, 0.0)
+
+    x = torch.full((4, 4), 0.3, dtype=torch.bfloat16, requires_grad=True)
+    got = torch.compile(function, backend=Graphs(), fullgraph=True)(x, torch.ones(1).bfloat16())
+    (gradient,) = torch.autograd.grad(got.sum(), x)
+    assert gradient.eq(1).all()
+
+
 def test_a_row_of_numbers_is_made_again() -> None:
     def function(x: Tensor, weight: Tensor) -> Tensor:
         factors = torch.linspace(0, 1, ROWS * WIDTH).view(ROWS, WIDTH)

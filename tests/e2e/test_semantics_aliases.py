@@ -47,6 +47,25 @@ def test_inputs_that_overlap_and_have_a_base() -> None:
         check("memory", base, other)
 
 
+def test_a_result_that_is_a_part_of_what_inputs_share() -> None:
+    """With symbolic sizes AOTAutograd makes it anew by the offset of what the program gives."""
+
+    def function(whole: Tensor, part: Tensor, x: Tensor) -> Tensor:
+        whole[1:].copy_(x)
+        return part.contiguous()
+
+    def inputs() -> tuple[Tensor, Tensor, Tensor]:
+        whole = torch.arange(33 * 6).view(33, 6)
+        return whole, whole[1:], torch.tensor(-3.5)
+
+    run, given, wanted = compiled(function, dynamic=True, fullgraph=True), inputs(), inputs()
+    got, expected = run(*given), function(*wanted)
+    check("result", got, expected)
+    assert got.storage_offset() == expected.storage_offset()
+    assert got.data_ptr() - given[0].data_ptr() == expected.data_ptr() - wanted[0].data_ptr()
+    check("memory", given[0], wanted[0])
+
+
 def test_an_input_whose_elements_overlap() -> None:
     expanded = torch.randn(1, 4).expand(3, 4)
     both_ways(lambda x: x * 2 + x.sum(0), expanded)

@@ -78,14 +78,8 @@ READING = (
     _aten._fused_rms_norm_backward,
 )
 
-# Views that are left whole here. TorchInductor has them as views that torch's list names.
-VIEWS = (
-    _aten.diagonal,
-    _aten.split_with_sizes,
-    _aten.transpose,
-    _aten.unbind,
-    _aten.unfold,
-)
+# A view that is left whole here. TorchInductor has it as aten::permute, which torch's list names.
+VIEWS = (_aten.transpose,)
 
 
 def partition(

@@ -204,6 +204,24 @@ TEST(MemoryPlanTest, ATemporaryIsGoneWhenTheResultComes) {
   EXPECT_LE(PlannedMemory(CompileForCuda(g)).peak(), kLarge + 2 * kNarrow);
 }
 
+// What a product may take for itself: as much as a later step takes more.
+TEST(MemoryPlanTest, CallsAreToldWhatTheyHaveToSpare) {
+  constexpr int kRows = 4096, kWidth = 1024, kWide = 16384;
+  constexpr int64_t kNarrow = int64_t{2} * kRows * kWidth, kLarge = int64_t{2} * kRows * kWide;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({kRows, kWidth}, kHalf), across = g.Input({kWidth, kWidth}, kHalf);
+  const Ref head = g.Input({kWidth, kWide}, kHalf);
+  for (int i : {1, 2}) g.graph().mutable_inputs(i)->set_is_parameter(true);
+  g.Output(Product(g, Product(g, x, across, kRows, kWidth), head, kRows, kWide));
+  std::vector<int64_t> spare;
+  const v1::Artifact artifact = CompileForCuda(g);
+  for (const v1::Step& step : artifact.steps()) {
+    if (step.has_call()) spare.push_back(static_cast<int64_t>(step.call().spare_bytes()));
+  }
+  // The second has the large result in the place of the argument.
+  EXPECT_THAT(spare, ElementsAre(kLarge - kNarrow, 0));
+}
+
 // The logits of a large vocabulary, which are given out and read by a loss: once in memory beside
 // the converted weight, though the library is slow with rows of their length.
 TEST(MemoryPlanTest, LogitsOfAnOddVocabulary) {

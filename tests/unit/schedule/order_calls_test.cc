@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/schedule/library_scratch.h"
@@ -150,16 +151,28 @@ TEST(LibraryScratchTest, OfAttentionsBackward) {
   EXPECT_EQ(LibraryScratch(call), 0);
 }
 
-// Of ConvNeXt's last images, and of smaller ones.
+// Of ConvNeXt's last images; not of smaller ones, of other convolutions with a weight of such a
+// shape (of images of one channel, transposed), nor where the weight is frozen.
 TEST(LibraryScratchTest, OfDepthwiseConvolutions) {
-  for (const auto& [pixels, bytes] : {std::pair{7, 768 * 49 * 128 * 4}, std::pair{6, 0}}) {
+  const auto boolean = [](bool value) {
+    v1::Argument argument;
+    argument.set_boolean(value);
+    return compiler::ExternArg{argument};
+  };
+  const auto scratch_of = [&](std::vector<Expr> image, bool transposed, bool is_wanted) {
     ExternOp call{.op = "aten::convolution_backward"};
-    const BufferView image{.buffer = 0, .sizes = {16, 768, pixels, pixels}};
-    call.args = {{image}, {image}, {BufferView{.buffer = 1, .sizes = {768, 1, 7, 7}}}};
-    EXPECT_EQ(LibraryScratch(call), bytes);
-    std::get<BufferView>(call.args[2].value).sizes[1] = 768;
-    EXPECT_EQ(LibraryScratch(call), 0);
-  }
+    const BufferView pixels{.buffer = 0, .sizes = std::move(image)};
+    call.args = {{pixels}, {pixels}, {BufferView{.buffer = 1, .sizes = {768, 1, 7, 7}}}};
+    for (int i = 3; i < 10; ++i) call.args.push_back(boolean(i == 7 && transposed));
+    call.args.push_back({compiler::ExternArgList{boolean(true), boolean(is_wanted)}});
+    return LibraryScratch(call);
+  };
+  EXPECT_EQ(scratch_of({16, 768, 7, 7}, false, true), 768 * 49 * 128 * 4);
+  EXPECT_EQ(scratch_of({16, 768, 6, 6}, false, true), 0);
+  EXPECT_EQ(scratch_of({16, 1, 32, 32}, false, true), 0);
+  EXPECT_EQ(scratch_of({16, 768, 7, 7}, true, true), 0);
+  EXPECT_EQ(scratch_of({16, 768, 7, 7}, false, false), 0);
+  EXPECT_EQ(scratch_of({16, 768, 7}, false, true), 0);
 }
 
 }  // namespace order_calls_test
