@@ -115,7 +115,7 @@ class Lowerer {
       // Made where it is captured: what it is made of need not wait for the call's end. Nor is that
       // too far from what reads the same for one kernel.
       const bool leaves = stays && uses_.Count(result) == 1 &&
-                          (IsLazyCopyOfComputed(node, t) || IsOfMoreThatIsComputed(t));
+                          (IsLazyCopyOfComputed(node, t) || IsOfMoreThatIsComputed(result, t));
       if (!shared && !leaves && !ShouldRealize(t, CountOfReaders(result, t), stays, chain)) {
         continue;
       }
@@ -135,15 +135,11 @@ class Lowerer {
   }
 
   // Whether a lazy result reads something larger that the call has computed.
-  bool IsOfMoreThatIsComputed(const Tensor& t) {
+  bool IsOfMoreThatIsComputed(ValueId result, const Tensor& t) {
     if (t.view()) return false;
-    const auto bytes_of = [](const Sizes& sizes, DType dtype) {
-      return sym::Hint(sym::Product(sizes)) * ItemSize(dtype);
-    };
-    const int64_t bytes = bytes_of(t.sizes(), t.dtype());
+    const int64_t bytes = BytesHint(graph_.TypeOf(result));
     return std::ranges::any_of(ReadsOf(t).buffers, [&](BufferId id) {
-      const BufferInfo& buffer = builder_.program().buffers[id];
-      return IsComputed(id) && bytes_of(buffer.sizes, buffer.dtype) > bytes;
+      return IsComputed(id) && BufferBytes(builder_.program().buffers[id]) > bytes;
     });
   }
 

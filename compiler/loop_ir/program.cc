@@ -168,6 +168,12 @@ void ForEachView(const ExternArgList& args, const std::function<void(const Buffe
   }
 }
 
+bool IsTrue(const ExternArgList& args, size_t place) {
+  if (args.size() <= place) return false;
+  const auto* argument = std::get_if<v1::Argument>(&args[place].value);
+  return argument != nullptr && argument->boolean();
+}
+
 BufferView ViewOfParts(BufferView view) {
   if (!view.is_complex) return view;
   for (Expr& stride : view.strides) stride *= Expr(2);
@@ -198,6 +204,12 @@ Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& st
     last += (sizes[d] - 1) * strides[d];
   }
   return last + 1;
+}
+
+int64_t BufferBytes(const BufferInfo& buffer) {
+  int64_t elements = 1;
+  for (const Expr& size : buffer.sizes) elements *= sym::Hint(size);
+  return elements * ItemSize(buffer.dtype);
 }
 
 absl::Status VerifyProgram(const Program& program) { return Verifier(program).Run(); }

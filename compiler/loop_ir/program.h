@@ -112,6 +112,8 @@ struct ExternArg {
 
 // Calls visit(view) for every tensor argument, also inside lists.
 void ForEachView(const ExternArgList& args, const std::function<void(const BufferView&)>& visit);
+// Whether the argument at this place is true.
+bool IsTrue(const ExternArgList& args, size_t place);
 
 struct ExternOp {
   std::string op;        // "aten::mm"
@@ -157,6 +159,8 @@ struct Program {
 
 // The number of elements of a buffer's storage (1 + sum of (size-1)*stride; 0 when a size is 0).
 Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& strides);
+// Bytes of one buffer with sizes at their hints.
+int64_t BufferBytes(const BufferInfo& buffer);
 
 // Every invariant of the IR. Internal, naming the origin of the operation that breaks one.
 absl::Status VerifyProgram(const Program& program);

@@ -191,13 +191,6 @@ Amount AttentionFlops(const BufferView& q, const BufferView& k, const BufferView
   return Amount(Expr(2)) * Amount::ProductOf(queries) * k.sizes[k.sizes.size() - 2] * widths;
 }
 
-// Whether the argument at this place is true.
-bool IsTrue(const ExternArgList& args, size_t place) {
-  if (args.size() <= place) return false;
-  const auto* argument = std::get_if<v1::Argument>(&args[place].value);
-  return argument != nullptr && argument->boolean();
-}
-
 // How many of the first two gradients of a convolution are wanted: its last argument says it.
 int WantedGradients(const ExternOp& op) {
   const auto* mask = std::get_if<ExternArgList>(&op.args.back().value);

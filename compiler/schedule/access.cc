@@ -266,10 +266,4 @@ std::vector<OperationSet> Predecessors(const Program& program, const AccessIndex
   return predecessors;
 }
 
-int64_t BufferBytes(const BufferInfo& buffer) {
-  int64_t elements = 1;
-  for (const Expr& size : buffer.sizes) elements *= sym::Hint(size);
-  return elements * ItemSize(buffer.dtype);
-}
-
 }  // namespace tensord::compiler

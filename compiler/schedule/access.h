@@ -99,9 +99,6 @@ using OperationSet = absl::btree_set<int>;
 // What follows from others may be left out.
 std::vector<OperationSet> Predecessors(const Program& program, const AccessIndex& accesses);
 
-// Bytes of one buffer with sizes at their hints.
-int64_t BufferBytes(const BufferInfo& buffer);
-
 }  // namespace tensord::compiler
 
 #endif  // TENSORD_COMPILER_SCHEDULE_ACCESS_H_

@@ -19,13 +19,6 @@ int64_t SumsOf(const BufferView& operand, int64_t length_unit, int64_t features_
   return kFloatBytes * size(0) * size(1) * up(size(2), length_unit) * up(size(3), features_unit);
 }
 
-// Whether the argument at this place is true.
-bool IsTrue(const ExternArgList& args, size_t place) {
-  if (args.size() <= place) return false;
-  const auto* argument = std::get_if<v1::Argument>(&args[place].value);
-  return argument != nullptr && argument->boolean();
-}
-
 // The gradient of queries, which all blocks of keys add to.
 int64_t FlashBackward(const ExternOp&, const std::vector<BufferView>& tensors) {
   constexpr int kQueries = 1;
@@ -54,9 +47,7 @@ int64_t ConvolutionBackward(const ExternOp& call, const std::vector<BufferView>&
     return 0;
   }
   if (sym::Hint(image.sizes[2]) * sym::Hint(image.sizes[3]) < kFewPixels) return 0;
-  int64_t elements = 1;
-  for (const Expr& size : weight.sizes) elements *= sym::Hint(size);
-  return kParts * kFloatBytes * elements;
+  return kParts * kFloatBytes * sym::Hint(sym::Product(weight.sizes));
 }
 
 struct Entry {

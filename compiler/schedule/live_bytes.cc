@@ -51,10 +51,11 @@ std::vector<int64_t> LiveBytes(const Program& program, const AccessIndex& access
   std::vector<int64_t> live(count);
   for (int g = 0; g < count; ++g) {
     const int64_t after = before + begins[g] - ends[g];
-    live[g] = std::max(before, after);
     if (groups[g].is_extern) {
       const auto& call = std::get<ExternOp>(program.operations[groups[g].ops[0]]);
       live[g] = before + begins[g] + LibraryScratch(call);
+    } else {
+      live[g] = std::max(before, after);
     }
     before = after;
   }

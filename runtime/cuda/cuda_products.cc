@@ -84,7 +84,7 @@ class LtProduct {
     return !broken_.load(std::memory_order_relaxed) && Aligned({at.a, at.b, at.c, at.d, at.bias});
   }
 
-  // What it takes.
+  // Of operands that it takes.
   bool Run(LtHandle handle, const Addresses& at, void* workspace, CuStream stream) {
     std::unique_lock<std::mutex> lock;
     if (shape_.has_bias()) {

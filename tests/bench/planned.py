@@ -2,15 +2,15 @@
 """What is planned for models on a GPU, on a host without one: memory, launches, calls.
 
     planned.py --models transformers/swin,timm/mixer_b16_224,... [--batch N] [--layers N]
-               [--target sm_90] [--keep FOLDER] [--json FILE]
+               [--target sm_80] [--keep FOLDER] [--json FILE]
 
 Each architecture of tests/models.sh at the size of the GPU benchmark (zoo_cases.py), or smaller by
 what is said (decoders run in eager once before, which takes minutes), in bfloat16 autocast, is
 captured for inference and for a training step on a device that computes nothing
 (tests/tools/fake_gpu), and compiled for the target. Memory in MiB: what backward is given beside
 parameters, and how much that is with TorchInductor's decompositions and torch's own partition of
-them; the most that a call needs at a time, parameters apart, as planned (a library's own scratch is
-not known here). --keep: where graphs stay, for `tensorctl compile --dump-after memory`.
+them; the most that a call needs at a time, parameters apart, as planned (a library's own scratch as
+far as it is known). --keep: where graphs stay, for `tensorctl compile --dump-after memory`.
 
 Exit status: 0, or 1 when a model failed.
 """

@@ -72,22 +72,11 @@ def _copied(value: torch.Tensor) -> torch.Tensor:
     """A copy that lies in its memory as the tensor does in its own: what is a view of an argument
     AOTAutograd makes anew, by the sizes, strides and offset of what it is given."""
     sizes, strides, offset = value.shape, value.stride(), value.storage_offset()
-    if _overlaps(value) or value.is_conj() or value.is_neg():
+    if torch_compat.share_memory(sizes, strides) or value.is_conj() or value.is_neg():
         return value.clone()
     reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     memory = value.new_empty(offset + (reach + 1 if value.numel() else 0))
     return memory.as_strided(sizes, strides, offset).copy_(value)
-
-
-def _overlaps(value: torch.Tensor) -> bool:
-    """Whether elements may lie in one place."""
-    reach = 0
-    pairs = zip(value.stride(), value.shape, strict=True)
-    for stride, size in sorted(pair for pair in pairs if pair[1] > 1):
-        if stride <= reach:
-            return True
-        reach += (size - 1) * stride
-    return False
 
 
 def _memory_of(value: Any) -> int:

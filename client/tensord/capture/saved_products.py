@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from ..passes.insertion import (
+    HANDED_ON,
     argument,
     arguments,
     fake_mode_of,
@@ -33,14 +34,7 @@ DEVICES = ("cuda",)
 DTYPES = (torch.bfloat16, torch.float16)
 _PRODUCTS = frozenset({_aten.mm.default, _aten.addmm.default})
 # Of one memory with what they are of, and elements in the same order.
-_VIEWS = frozenset(
-    {
-        _aten.view.default,
-        _aten._unsafe_view.default,
-        _aten.detach.default,
-        _aten.alias.default,
-    }
-)
+_VIEWS = HANDED_ON | {_aten.view.default, _aten._unsafe_view.default}
 # What the compiler pads for certain, and to which multiple (compiler/rewrite/pad_products.h,
 # product_facts.h). Where it does not, and where forward runs in eager, the padded rows are a copy.
 LEAST_COLUMNS, MULTIPLE = 8192, 64

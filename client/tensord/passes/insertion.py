@@ -54,6 +54,11 @@ def memory_of(node: fx.Node) -> set[int]:
     return memory_in(node.meta.get("val"))
 
 
+def have_one_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """The same type, sizes and layout."""
+    return (a.dtype, a.shape, str(a.stride())) == (b.dtype, b.shape, str(b.stride()))
+
+
 def gradients_given(joint: fx.Graph) -> list[fx.Node]:
     """The arguments of a joint graph that are its results' gradients."""
     placeholders = joint.find_nodes(op="placeholder")

@@ -122,6 +122,20 @@ def _least_users() -> tuple[int, int]:
     return use._users(), use._objects
 
 
+def share_memory(sizes: Any, strides: Any) -> bool:
+    """True where strides that are known lead to one element in several ways. A size that is a
+    symbol counts as 2."""
+    if any(isinstance(size, int) and size == 0 for size in sizes):
+        return False
+    steps = zip(strides, (size if isinstance(size, int) else 2 for size in sizes), strict=True)
+    reach = 1
+    for stride, size in sorted(step for step in steps if isinstance(step[0], int) and step[1] > 1):
+        if stride < reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
 def pointwise_order(*tensors: torch.Tensor) -> list[int]:
     """Dimensions from the outermost to the innermost in memory, as a pointwise operator lays its
     result out. tensors: of one shape, at least one of them."""

@@ -272,7 +272,7 @@ class Exporter:
         """TensorMeta of a result with memory of its own. torch may say that its elements share it
         where eager's do not (as_strided_scatter into an expanded tensor), and where they do, a
         write to one is one to the others (slice_scatter, whose base is as_strided)."""
-        if _share_memory(tensor.shape, tensor.stride()):
+        if torch_compat.share_memory(tensor.shape, tensor.stride()):
             raise ExportError("a new tensor whose elements share memory has no form on the wire")
         return self.meta(tensor)
 
@@ -383,20 +383,6 @@ def acts(node: fx.Node) -> bool:
     if node.target._schema.name in _FACTS:
         return False
     return node.target._schema.is_mutable or not node.target._schema.returns
-
-
-def _share_memory(sizes: Any, strides: Any) -> bool:
-    """True where strides that are known lead to one element in several ways. A size that is a
-    symbol counts as 2."""
-    if any(isinstance(size, int) and size == 0 for size in sizes):
-        return False
-    steps = zip(strides, (size if isinstance(size, int) else 2 for size in sizes), strict=True)
-    reach = 1
-    for stride, size in sorted(step for step in steps if isinstance(step[0], int) and step[1] > 1):
-        if stride < reach:
-            return True
-        reach += (size - 1) * stride
-    return False
 
 
 def _is_large(tensor: torch.Tensor) -> bool:

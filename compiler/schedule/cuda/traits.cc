@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/schedule/access.h"
+#include "compiler/loop_ir/program.h"
 #include "compiler/schedule/cuda/widths.h"
 #include "compiler/schedule/reduce_kinds.h"
 

@@ -27,11 +27,12 @@ from ..insertion import (
     HANDED_ON,
     arguments,
     fake_mode_of,
+    have_one_layout,
     inherited_meta,
     insert_call,
     source_of,
 )
-from .batch_norms import again_of, have_one_layout, norm_of
+from .batch_norms import again_of, norm_of
 
 aten = torch.ops.aten
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from torch import fx
 
-from ..insertion import fake_mode_of, inherited_meta, insert_call
-from .batch_norms import NORMS, again_of, have_one_layout, norm_of
+from ..insertion import fake_mode_of, have_one_layout, inherited_meta, insert_call
+from .batch_norms import NORMS, again_of, norm_of
 
 OPERATORS = frozenset(NORMS)
 

@@ -60,8 +60,3 @@ def again_of(call: Any, norm: fx.Node, result: fx.Node) -> fx.Node:
         y = call(aten.add.Tensor, y, call(aten.view.default, bias, shape))
     dtype = result.meta["val"].dtype
     return y if y.meta["val"].dtype == dtype else call(aten._to_copy.default, y, dtype=dtype)
-
-
-def have_one_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """The same type, sizes and layout."""
-    return (a.dtype, a.shape, str(a.stride())) == (b.dtype, b.shape, str(b.stride()))

@@ -18,14 +18,15 @@ from torch import fx
 
 from ... import torch_compat
 from ..insertion import (
+    HANDED_ON,
     argument,
     arguments,
     fake_mode_of,
     gradient_nodes,
+    have_one_layout,
     inherited_meta,
     insert_call,
 )
-from .batch_norms import have_one_layout
 
 aten = torch.ops.aten
 
@@ -35,15 +36,7 @@ OPERATORS = frozenset({_BACKWARD})
 
 _RESULT, _MEAN, _RSTD = range(3)
 # What hands on all elements as they are, however they lie then.
-_SAME = frozenset(
-    {
-        aten.alias.default,
-        aten.clone.default,
-        aten.detach.default,
-        aten.view.default,
-        aten._unsafe_view.default,
-    }
-)
+_SAME = HANDED_ON | {aten.clone.default, aten.view.default, aten._unsafe_view.default}
 
 
 def chained_norms(joint: fx.GraphModule) -> int:

@@ -19,11 +19,11 @@ from torch import fx
 from ..insertion import (
     arguments,
     fake_mode_of,
+    have_one_layout,
     inherited_meta,
     insert_call,
     source_of,
 )
-from .batch_norms import have_one_layout
 
 aten = torch.ops.aten
 

@@ -10,17 +10,15 @@ from torch import fx
 
 from ... import torch_compat
 from ...wire.exporter import CONSTANT_DEVICE, MAX_CONSTANT_BYTES
-from ..insertion import arguments
+from ..insertion import HANDED_ON, arguments
 
 aten = torch.ops.aten
 
 # What gives the same numbers as its argument.
-_SAME = {
+_SAME = HANDED_ON | {
     aten.lift_fresh_copy.default,
     aten.lift_fresh.default,
     aten.clone.default,
-    aten.detach.default,
-    aten.alias.default,
 }
 # Operators that take a CPU tensor of any size beside CUDA ones; others take numbers.
 _TAKE_ALL = {
