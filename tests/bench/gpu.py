@@ -3,7 +3,7 @@
 
     python tests/bench/gpu.py [--cases kernels,models,start,host] [--only REGEX] [--quick]
                               [--models NAME,...] [--budget SECONDS] [--skip-inductor]
-                              [--json FILE] [--write-docs] [--turns FILE]
+                              [--json FILE] [--write-docs] [--turns FILE] [--patience SECONDS]
     python tests/bench/gpu.py --from FILE [FILE...] --write-docs
 
 --models times architectures of tests/models.sh instead of the benchmark's own (zoo_cases.py).
@@ -47,7 +47,7 @@ import torch
 from gpu_device import Budget, CpuDevice
 from private_daemon import ROOT, PrivateDaemon
 from timing import compare
-from turns import Turns
+from turns import OutOfPatience, Turns
 
 # Name -> what torch.compile is told.
 BACKENDS: dict[str, dict[str, str]] = {
@@ -76,7 +76,7 @@ class Bench:
         self.args = args
         self.device: CpuDevice = gpu_device.make(args.device)
         self.budget = Budget(args.budget)
-        self.turns = Turns(args.turns)
+        self.turns = Turns(args.turns, args.patience)
         self.only = re.compile(args.only)
         self.backends = {
             name: told
@@ -127,7 +127,7 @@ class Bench:
         entry["left_behind"] = self.device.memory()
         try:
             yield entry
-        except Exception as error:
+        except (Exception, OutOfPatience) as error:
             entry["error"] = gpu_report.first_line(error)
             entry["trace"] = traceback.format_exc()[-4000:]
         entry["seconds"] = round(time.monotonic() - start, 1)
@@ -247,7 +247,8 @@ def measure_models(bench: Bench) -> None:
     for case, training, entry in timed:
         if "error" not in entry and not bench.budget.over():
             torch._dynamo.reset()
-            _model_profiles(bench, case, training, entry)
+            with contextlib.suppress(OutOfPatience):
+                _model_profiles(bench, case, training, entry)
             bench.save()
 
 
@@ -321,6 +322,7 @@ def _prepared_model(
             if name == "tensord":
                 entry["stats"] = _compiled_stats()
             runs[name] = run
+        bench.save()  # somebody may end it before its turn comes
     return runs
 
 
@@ -468,6 +470,7 @@ def _parse() -> argparse.Namespace:
     add("--skip-inductor", action="store_true")
     add("--skip-graphs", action="store_true", help="no mode reduce-overhead")
     add("--turns", type=pathlib.Path, metavar="FILE", help="whole models: measure in turn")
+    add("--patience", type=float, metavar="SECONDS", help="gives up what prepares for longer")
     add("--fallbacks", action="store_true", help="what runs in eager is counted, not an error")
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run, tiny shapes")
     add("--json", type=pathlib.Path, default=ROOT / "build" / "bench-gpu.json")

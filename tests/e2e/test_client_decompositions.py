@@ -134,3 +134,14 @@ def test_a_number_in_a_tensor_is_filled_in(daemon, name):
     for value in (torch.tensor(3.5), torch.tensor(2), torch.tensor(2.5, dtype=torch.float64)):
         mine, theirs = run(x, index, value), function(x, index, value)
         torch.testing.assert_close(mine, theirs, check_stride=True)
+
+
+def test_nothing_repeated_is_nothing() -> None:
+    """Whatever size is said to come of it, which torch takes for what does."""
+    x, repeats = torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64)
+
+    def function(x: Tensor, repeats: Tensor) -> Tensor:
+        return torch.repeat_interleave(x, repeats, dim=0, output_size=6)
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    assert run(x, repeats).shape == function(x, repeats).shape == (0, 4)

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 import torch
+from tensord.capture.result_layouts import result_layouts
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
 
@@ -138,6 +141,24 @@ def test_batch_norms(norm: str, dtype: torch.dtype) -> None:
     for name, mine, theirs in zip(images, run(), function(), strict=True):
         assert mine.stride() == theirs.stride(), name
         torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-2)
+
+
+def test_transforms_on_cuda() -> None:
+    """As cuFFT packs them: on an H200 strides are (1, 6, 30) where 2.11 declares (5, 1, 30)."""
+    fft = torch.ops.aten._fft_c2c.default
+
+    def function(x: Tensor) -> Tensor:
+        return torch.ops.aten._fft_c2c(x, [0, 1], 0, False)
+
+    with FakeTensorMode():
+        x = torch.empty(5, 6, 4, dtype=torch.complex64, device="cuda").transpose(0, 1)
+        graph = make_fx(function, decomposition_table={fft: result_layouts(())[fft]})(x).graph
+    (call,) = graph.find_nodes(op="call_function", target=fft)
+    operand = call.args[0].meta["val"]
+    assert call.args[1] == [1, 2]
+    assert (operand.shape, operand.stride()) == ((4, 5, 6), (1, 24, 4))
+    (result,) = graph.output_node().all_input_nodes
+    assert (result.meta["val"].shape, result.meta["val"].stride()) == ((6, 5, 4), (1, 6, 30))
 
 
 def test_random_numbers_of_sizes_that_data_decides() -> None:

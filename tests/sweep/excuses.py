@@ -170,6 +170,18 @@ KNOWN: tuple[Excuse, ...] = (
         "eager's kernel takes no such layout",
     ),
     Excuse(
+        r"^_batch_norm_with_update\|.*\|cuda",
+        r"eager raises RuntimeError: Expected (contiguous tensor.*cudnn_batch_norm"
+        r"|input->is_contiguous\(input->suggest_memory_format\(\)\)).*here nothing is raised",
+        "cuDNN takes images and parameters of few layouts; the kernels here take them all",
+    ),
+    Excuse(
+        r"^repeat_interleave\|.*\|empty\|gradient\|",
+        r"shape '\[6, 1\]' is invalid for input of size 0",
+        "nothing, repeated so as to give six: torch takes the six for the gradient's size, and what"
+        " it compiles has none of them, whatever the backend",
+    ),
+    Excuse(
         case=r"\|gradient\|",
         message=r"eager raises RuntimeError: Function \w+ returned an invalid gradient",
         reason="torch's own formula of the gradient gives one of another shape",

@@ -136,6 +136,13 @@ def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     )
 
 
+def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Any:
+    """Nothing repeated is nothing, whatever size of it is said, which torch would take."""
+    if repeats.dim() != 1 or output_size is None or guard_or_true(repeats.shape[0] != 0):
+        return NotImplemented
+    return torch.empty_like(repeats)
+
+
 def _log_ndtr(self: Tensor) -> Any:
     if self.dtype in (torch.float16, torch.bfloat16):
         return NotImplemented  # as eager, whose error says so
@@ -188,6 +195,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.index_reduce.default: _index_reduce,
     aten.index_fill.int_Tensor: _index_fill,
     aten.max_unpool2d.default: _max_unpool2d,
+    aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.special_log_ndtr.default: _log_ndtr,
     aten.soft_margin_loss.default: _soft_margin_loss,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,

@@ -67,6 +67,7 @@ def result_layouts(whole: Collection[str]) -> dict[Any, Function]:
         **{op: _pointwise(op, otherwise(op)) for op in _POINTWISE},
         **{op: _row_major(op, otherwise(op), which) for op, which in _ROW_MAJOR.items()},
         **{op: _batch_norm(op, otherwise(op)) for op in _BATCH_NORMS},
+        aten._fft_c2c.default: _fft_c2c(otherwise(aten._fft_c2c.default)),
         aten.ldexp.Tensor: _ldexp(aten.ldexp.Tensor, otherwise(aten.ldexp.Tensor)),
         aten.zero.default: _zero,
     }
@@ -154,6 +155,22 @@ def _batch_norm(op: torch._ops.OpOverload, otherwise: Function) -> Function:
         return call(x.contiguous(memory_format=layout), *rest)
 
     return _above(op, otherwise, arranged)
+
+
+def _fft_c2c(otherwise: Function) -> Function:
+    """cuFFT's result is packed by the transformed dimensions in the order in which the operand has
+    them in memory; 2.11 declares the order of their numbers."""
+
+    def arranged(call: Function, x: Tensor, dims: list[int], *rest: Any) -> Any:
+        transformed = sorted((dim % x.dim() for dim in dims), key=x.stride, reverse=True)
+        if x.device.type != "cuda" or transformed == sorted(transformed):
+            return otherwise(x, dims, *rest)
+        order = [dim for dim in range(x.dim()) if dim not in transformed] + transformed
+        last = list(range(x.dim() - len(dims), x.dim()))
+        result = call(x.permute(order), last, *rest)
+        return result.permute([order.index(dim) for dim in range(x.dim())])
+
+    return _above(aten._fft_c2c.default, otherwise, arranged)
 
 
 def _ldexp(op: torch._ops.OpOverload, otherwise: Function) -> Function:
