@@ -24,6 +24,7 @@ _COUNTERS = (
     "call_backs",  # steps of all plans that run nodes in Python
     "slow_bridge",  # programs loaded by the slower bridge: the extension was not built (yet)
     "attention_fused",  # hand-written attentions that became a library call
+    "masks_packed",  # masks of attention that were copied row by row, as fused kernels want them
     "masks_simplified",  # masks of attention that became none, or is_causal
     "heads_grouped",  # attentions whose repeated heads go in unrepeated
     "flex_attentions",  # FlexAttention's operators that became plain ones

@@ -20,7 +20,13 @@ import tensord
 import torch
 import torch.nn.functional as F
 from long_cases import long_but
-from tensord.passes.captured import attention, attention_masks, dynamo, grouped_query_attention
+from tensord.passes.captured import (
+    attention,
+    attention_masks,
+    dynamo,
+    grouped_query_attention,
+    mask_layouts,
+)
 from torch import Tensor, fx
 
 B, H, T, D = 2, 4, 8, 16
@@ -44,6 +50,7 @@ class Passes:
             self.counts["methods"] += _operators_as_methods(module.graph)
         self.counts["attention"] += attention.attention(module, lambda match, autocast: True)
         self.counts["masks"] += attention_masks.attention_masks(module)
+        self.counts["layouts"] += mask_layouts.mask_layouts(module)
         self.counts["heads"] += grouped_query_attention.grouped_query_attention(module)
         module.graph.lint()
         module.recompile()

@@ -30,6 +30,7 @@ from .captured import (
     attention_masks,
     flex_attention,
     grouped_query_attention,
+    mask_layouts,
     merged_products,
 )
 from .joint import (
@@ -79,6 +80,15 @@ TABLE: tuple[Pass, ...] = (
         devices=("cuda",),
         switch="attention",
         counter="masks_simplified",
+    ),
+    # Masks whose rows are in pieces, which fused kernels refuse.
+    Pass(
+        "mask_layouts",
+        "captured",
+        mask_layouts.mask_layouts,
+        devices=("cuda",),
+        switch="attention",
+        counter="masks_packed",
     ),
     # Keys and values that are repeated for groups of queries' heads go in as they are.
     Pass(

@@ -87,8 +87,8 @@ def _attend(
         groups = query.size(-3) // key.size(-3)
         key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
     rest = dropout_p, is_causal
+    math = _aten._scaled_dot_product_attention_math
     if query.shape[:-2] != key.shape[:-2]:  # no kernel takes heads that many queries share
-        math = _aten._scaled_dot_product_attention_math
         return math(query, key, value, attn_mask, *rest, scale=scale)[0]
     if attn_mask is None and query.dtype in (torch.bfloat16, torch.float16):
         flash = _aten._scaled_dot_product_flash_attention
@@ -97,6 +97,8 @@ def _attend(
         if attn_mask.dtype == torch.bool:
             attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(query.dtype)
         attn_mask = attn_mask.expand(*query.shape[:-1], key.size(-2))
+        if attn_mask.stride(-1) != 1:  # no kernel takes rows in pieces
+            return math(query, key, value, attn_mask, *rest, scale=scale)[0]
     wants_statistics = torch.is_grad_enabled() and query.requires_grad
     efficient = _aten._scaled_dot_product_efficient_attention
     return efficient(query, key, value, attn_mask, wants_statistics, *rest, scale=scale)[0]

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks of attention whose rows are not in one piece in memory are copied so that they are.
+
+torch's fused kernels refuse such masks, and what is left multiplies matrices in float32 and stores
+all scores: of T5, whose position bias is a permuted embedding, in every layer. The copy is made by
+the kernel that makes the mask, once for all layers that share it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from . import dynamo
+
+
+def mask_layouts(module: fx.GraphModule) -> int:
+    """Copies masks of scaled_dot_product_attention whose last stride is not known to be 1."""
+    changed = dynamo.changed_in_place(module.graph)
+    packed: dict[fx.Node, fx.Node] = {}
+    for node in list(module.graph.nodes):
+        if dynamo.name_of(node) != "scaled_dot_product_attention":
+            continue
+        mask = dynamo.argument(node, "attn_mask")
+        if not isinstance(mask, fx.Node) or mask in changed:
+            continue
+        if not _has_strided_rows(dynamo.tensor_of(mask)):
+            continue
+        if mask not in packed:
+            with module.graph.inserting_before(node):
+                packed[mask] = _packed(module.graph, mask)
+        dynamo.set_argument(node, "attn_mask", packed[mask])
+    return len(packed)
+
+
+def _has_strided_rows(mask: torch.Tensor | None) -> bool:
+    if mask is None or mask.dim() < 2 or mask.layout is not torch.strided:
+        return False
+    # A row that repeats one number stays as it is.
+    return not any(
+        statically_known_true(what)
+        for what in (mask.stride(-1) == 1, mask.stride(-1) == 0, mask.shape[-1] <= 1)
+    )
+
+
+def _packed(graph: fx.Graph, mask: fx.Node) -> fx.Node:
+    """The mask row by row; a dimension along which it is repeated stays so."""
+    value = dynamo.value_of(mask)
+    one = mask
+    for dim, stride in enumerate(value.stride()):
+        if isinstance(stride, int) and stride == 0:
+            one = dynamo.method(graph, "narrow", one, dim, 0, 1)
+    copy = dynamo.method(graph, "contiguous", one)
+    return copy if one is mask else dynamo.method(graph, "expand_as", copy, mask)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks of attention go in with their rows in one piece, as fused kernels want them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tensord.passes.captured import dynamo, mask_layouts
+from torch import Tensor, fx
+
+B, H, T, D = 2, 4, 8, 16
+
+
+class Packed:
+    """A backend that runs the pass, then the graph in eager."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.masks: list[Tensor] = []
+
+    def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        self.count += mask_layouts.mask_layouts(module)
+        module.graph.lint()
+        module.recompile()
+        for node in module.graph.nodes:
+            if dynamo.name_of(node) == "scaled_dot_product_attention":
+                self.masks.append(dynamo.value_of(dynamo.argument(node, "attn_mask")))
+        return module.forward
+
+
+def _run(function: Callable[..., Any], *inputs: Tensor, dynamic: bool = False) -> Packed:
+    torch._dynamo.reset()
+    packed = Packed()
+    compiled = torch.compile(function, backend=packed, fullgraph=True, dynamic=dynamic)
+    torch.testing.assert_close(compiled(*inputs), function(*inputs))
+    return packed
+
+
+def _attend(x: Tensor, mask: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(x, x + 1, x - 1, attn_mask=mask)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_permuted_bias_is_copied_once(dynamic: bool) -> None:
+    """As T5's, an embedding of distances, which all layers share."""
+
+    def function(x: Tensor, table: Tensor, seen: Tensor) -> Tensor:
+        distances = torch.arange(x.shape[2])[None, :] - torch.arange(x.shape[2])[:, None]
+        bias = F.embedding(distances.abs(), table).permute(2, 0, 1)[None]
+        mask = torch.where(seen, bias, -1e30)
+        return _attend(_attend(x, mask), mask)
+
+    seen = torch.rand(B, 1, T, T) > 0.3
+    seen |= torch.eye(T, dtype=torch.bool)
+    packed = _run(function, torch.randn(B, H, T, D), torch.randn(T, H), seen, dynamic=dynamic)
+    assert packed.count == 1
+    assert [mask.stride(-1) for mask in packed.masks] == [1, 1]
+    assert packed.masks[0].shape == (B, H, T, T)
+
+
+def test_what_is_repeated_is_copied_once() -> None:
+    mask = torch.randn(1, 1, T, T).mT.expand(B, H, T, T)
+    packed = _run(_attend, torch.randn(B, H, T, D), mask)
+    assert packed.count == 1
+    assert packed.masks[0].stride() == (0, 0, T, 1)
+
+
+LEFT_ALONE = {
+    "rows": lambda: torch.randn(B, H, T, T),
+    "of a wider one": lambda: torch.randn(B, H, T, 2 * T)[..., :T],
+    "one number a row": lambda: torch.randn(B, H, T, 1),
+    "one number a row, repeated": lambda: torch.randn(B, H, T, 1).expand(B, H, T, T),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_left_alone(name: str) -> None:
+    assert _run(_attend, torch.randn(B, H, T, D), LEFT_ALONE[name]()).count == 0
+
+
+def test_a_mask_that_changes_between_two_readers_is_left_alone() -> None:
+    def function(x: Tensor, columns: Tensor) -> Tensor:
+        mask = columns.clone().mT
+        y = _attend(x, mask)
+        mask.mul_(2)
+        return _attend(y, mask)
+
+    assert _run(function, torch.randn(B, H, T, D), torch.randn(B, H, T, T)).count == 0
