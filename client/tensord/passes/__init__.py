@@ -32,6 +32,7 @@ from .captured import (
     grouped_query_attention,
     mask_layouts,
     merged_products,
+    shared_heads,
 )
 from .joint import (
     batch_norm_relu,
@@ -98,6 +99,15 @@ TABLE: tuple[Pass, ...] = (
         devices=("cuda",),
         switch="attention",
         counter="heads_grouped",
+    ),
+    # One head of keys and values for all of the queries'.
+    Pass(
+        "shared_heads",
+        "captured",
+        shared_heads.shared_heads,
+        devices=("cuda",),
+        switch="attention",
+        counter="heads_shared",
     ),
     # FlexAttention's functions of scores and masks fuse with its softmax.
     Pass(

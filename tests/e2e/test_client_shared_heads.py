@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A head of keys and values that all heads of queries share goes in as fused kernels take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tensord.passes.captured import dynamo, shared_heads
+from torch import Tensor, fx
+
+B, H, T, D = 2, 4, 8, 16
+
+
+class Shared:
+    """A backend that runs the pass, then the graph in eager."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.calls: list[fx.Node] = []
+
+    def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        self.count += shared_heads.shared_heads(module)
+        module.graph.lint()
+        module.recompile()
+        self.calls += [
+            node
+            for node in module.graph.nodes
+            if dynamo.name_of(node) == "scaled_dot_product_attention"
+        ]
+        return module.forward
+
+
+def _run(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dynamic: bool = False, **more: Any
+) -> Shared:
+    """Compares results and gradients with eager. dynamic: in how many positions there are."""
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **more)
+
+    torch._dynamo.reset()
+    shared = Shared()
+    compiled = torch.compile(function, backend=shared, fullgraph=True, dynamic=None)
+    results = []
+    for call in (compiled, function):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        if dynamic:
+            for x in leaves:
+                torch._dynamo.mark_dynamic(x, 2)
+        call(*leaves).square().sum().backward()
+        results.append([call(*leaves).detach(), *(x.grad for x in leaves)])
+    tolerance = 1e-4 if q.dtype == torch.float32 else 6e-2
+    torch.testing.assert_close(*results, rtol=tolerance, atol=tolerance)
+    return shared
+
+
+def _inputs(batch: int = B, heads: int = 1, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    torch.manual_seed(0)
+    q = torch.randn(B, H, T, D, dtype=dtype)
+    return [q, *(torch.randn(batch, heads, T, D, dtype=dtype) for _ in range(2))]
+
+
+def test_half_precision_takes_grouped_heads() -> None:
+    shared = _run(*_inputs(dtype=torch.bfloat16), is_causal=True)
+    assert shared.count == 1
+    assert shared.calls[0].kwargs["enable_gqa"] is True
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("what", ["mask", "float32", "batch", "both"])
+def test_others_get_a_copy_for_each_head(what: str, dynamic: bool) -> None:
+    dtype = torch.bfloat16 if what == "mask" else torch.float32
+    inputs = _inputs(1 if what in ("batch", "both") else B, H if what == "batch" else 1, dtype)
+    mask = torch.randn(H, 1, 1, dtype=dtype) if what == "mask" else None
+    shared = _run(*inputs, mask, dynamic)
+    assert shared.count == 1
+    for name in ("key", "value"):
+        wide = dynamo.value_of(dynamo.argument(shared.calls[0], name))
+        assert [int(size) for size in wide.shape] == [B, H, T, D]
+        assert wide.is_contiguous()
+
+
+def test_autocast_is_half_precision() -> None:
+    torch.set_autocast_dtype("cuda", torch.bfloat16)
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        shared = _run(*_inputs())
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+    assert shared.calls[0].kwargs["enable_gqa"] is True
+
+
+LEFT_ALONE: dict[str, Callable[[], dict[str, Any]]] = {
+    "a head each": lambda: dict(zip("qkv", _inputs(heads=H), strict=True)),
+    "grouped already": lambda: dict(zip("qkv", _inputs(heads=2), strict=True), enable_gqa=True),
+    "queries that are shared": lambda: dict(
+        q=torch.randn(B, 1, T, D), k=torch.randn(B, H, T, D), v=torch.randn(B, H, T, D)
+    ),
+    "keys and values unlike": lambda: dict(
+        q=torch.randn(B, H, T, D), k=torch.randn(B, 1, T, D), v=torch.randn(B, H, T, D)
+    ),
+    "three dimensions": lambda: dict(
+        q=torch.randn(H, T, D), k=torch.randn(1, T, D), v=torch.randn(1, T, D)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_left_alone(name: str) -> None:
+    assert _run(**LEFT_ALONE[name]()).count == 0
