@@ -45,6 +45,7 @@ SECTIONS = (
     Section("models", 65, 3),
     Section("graphs", 50),
     Section("memory", 20),
+    Section("attention", 20),
     Section("shared", 40),
     Section("devices", 60),
     Section("faults", 75),

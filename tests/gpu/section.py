@@ -33,6 +33,7 @@ MODULES = {
     "models": "checks_models",
     "graphs": "checks_graphs",
     "memory": "checks_memory",
+    "attention": "checks_attention",
     "shared": "checks_shared",
     "devices": "checks_devices",
     "faults": "checks_faults",
