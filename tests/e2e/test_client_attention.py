@@ -8,8 +8,6 @@ they are told to take every attention that they recognise.
 from __future__ import annotations
 
 import math
-import operator
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -19,83 +17,13 @@ import pytest
 import tensord
 import torch
 import torch.nn.functional as F
+from attention_passes import B, D, H, Passes, T, random_inputs, run
 from long_cases import long_but
-from tensord.passes.captured import (
-    attention,
-    attention_masks,
-    dynamo,
-    grouped_query_attention,
-    mask_layouts,
-)
+from tensord.passes.captured import attention, dynamo
 from torch import Tensor, fx
 
-B, H, T, D = 2, 4, 8, 16
 INF = float("-inf")
 DTYPES = (torch.float32, torch.float64)
-
-
-class Passes:
-    """A backend of Dynamo that runs the passes and then the graph in eager.
-
-    methods: with operators as calls of methods (x.__eq__(y)), as torch 2.11 has some of them.
-    """
-
-    def __init__(self, methods: bool = False) -> None:
-        self.counts: Counter[str] = Counter()
-        self.graphs: list[fx.GraphModule] = []
-        self.methods = methods
-
-    def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-        if self.methods:
-            self.counts["methods"] += _operators_as_methods(module.graph)
-        self.counts["attention"] += attention.attention(module, lambda match, autocast: True)
-        self.counts["masks"] += attention_masks.attention_masks(module)
-        self.counts["layouts"] += mask_layouts.mask_layouts(module)
-        self.counts["heads"] += grouped_query_attention.grouped_query_attention(module)
-        module.graph.lint()
-        module.recompile()
-        self.graphs.append(module)
-        return module.forward
-
-    def calls(self) -> list[fx.Node]:
-        """All calls of scaled_dot_product_attention."""
-        nodes = [node for graph in self.graphs for node in graph.graph.nodes]
-        return [n for n in nodes if dynamo.name_of(n) == "scaled_dot_product_attention"]
-
-
-def _operators_as_methods(graph: fx.Graph) -> int:
-    count = 0
-    for node in graph.nodes:
-        name = getattr(node.target, "__name__", "")
-        of_operator = getattr(operator, name, None) is node.target
-        if node.op == "call_function" and of_operator and node.args[0] in node.all_input_nodes:
-            node.op, node.target = "call_method", f"__{name.strip('_')}__"
-            count += 1
-    return count
-
-
-def _inputs(dtype: torch.dtype, shape: tuple[int, ...] = (B, H, T, D)) -> list[Tensor]:
-    torch.manual_seed(0)
-    return [torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3)]
-
-
-def _results(function: Any, inputs: list[Tensor]) -> list[Tensor]:
-    leaves = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
-    out = function(*leaves)
-    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).reshape(out.shape)
-    (out * weight).sum().backward()
-    return [out.detach(), *(x.grad for x in leaves if x.requires_grad)]
-
-
-def _run(function: Any, inputs: list[Tensor], methods: bool = False) -> Passes:
-    """Compares results and gradients with eager."""
-    torch._dynamo.reset()
-    passes = Passes(methods)
-    compiled = torch.compile(function, backend=passes, fullgraph=True, dynamic=False)
-    tolerance = 1e-4 if inputs[0].dtype == torch.float32 else 1e-10
-    for ours, eager in zip(_results(compiled, inputs), _results(function, inputs), strict=True):
-        torch.testing.assert_close(ours, eager, rtol=tolerance, atol=tolerance)
-    return passes
 
 
 def _causal(device: Any = None) -> Tensor:
@@ -161,12 +89,12 @@ def _in_place(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_spelling(name: str, dtype: torch.dtype) -> None:
-    _expect_attention(name, _run(SPELLINGS[name], _inputs(dtype)))
+    _expect_attention(name, run(SPELLINGS[name], random_inputs(dtype)))
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_spelling_by_methods(name: str) -> None:
-    _expect_attention(name, _run(SPELLINGS[name], _inputs(torch.float64), methods=True))
+    _expect_attention(name, run(SPELLINGS[name], random_inputs(torch.float64), methods=True))
 
 
 def _expect_attention(name: str, passes: Passes) -> None:
@@ -197,14 +125,14 @@ THREE: dict[str, Callable[..., Tensor]] = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", THREE)
 def test_three_dimensions(name: str, dtype: torch.dtype) -> None:
-    passes = _run(THREE[name], _inputs(dtype, (B * H, T, D)))
+    passes = run(THREE[name], random_inputs(dtype, (B * H, T, D)))
     assert passes.counts["attention"] == 1
     assert dynamo.sizes_of(passes.calls()[0]) == [B * H, 1, T, D]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["bias", "keep", "drop", "both"])
-def test_masks_that_are_inputs(kind: str, dtype: torch.dtype) -> None:
+def test_masks_that_arerandom_inputs(kind: str, dtype: torch.dtype) -> None:
     keep = torch.rand(B, 1, T, T) < 0.7
     keep[..., 0] = True
     bias = torch.randn(1, H, T, T, dtype=dtype, requires_grad=True)
@@ -219,7 +147,7 @@ def test_masks_that_are_inputs(kind: str, dtype: torch.dtype) -> None:
             scores = torch.where(keep, scores, INF)
         return scores.softmax(-1) @ v + bias.sum()
 
-    passes = _run(function, [*_inputs(dtype), bias])
+    passes = run(function, [*random_inputs(dtype), bias])
     assert passes.counts["attention"] == 1
     assert dynamo.argument(passes.calls()[0], "attn_mask") is not None
 
@@ -229,7 +157,7 @@ def test_dropout_becomes_an_argument() -> None:
         return F.dropout((q @ k.mT).softmax(-1), 0.25) @ v
 
     passes = Passes()
-    torch.compile(function, backend=passes, fullgraph=True)(*_inputs(torch.float32))
+    torch.compile(function, backend=passes, fullgraph=True)(*random_inputs(torch.float32))
     assert passes.calls()[0].kwargs["dropout_p"] == 0.25
 
 
@@ -269,7 +197,7 @@ def test_left_alone(name: str) -> None:
         result = LEFT_ALONE[name](*inputs)
         return result if result.dim() else result[None]
 
-    passes = _run(function, _inputs(torch.float64))
+    passes = run(function, random_inputs(torch.float64))
     assert not passes.counts["attention"] and not passes.calls()
 
 
@@ -282,7 +210,7 @@ def test_inputs_that_change_on_the_way_are_left_alone() -> None:
 
     torch._dynamo.reset()
     passes = Passes()
-    inputs = [x.detach() for x in _inputs(torch.float64)]
+    inputs = [x.detach() for x in random_inputs(torch.float64)]
     ours = torch.compile(function, backend=passes)(*inputs)
     torch.testing.assert_close(ours, function(*inputs))
     assert not passes.counts["attention"]
@@ -299,7 +227,7 @@ def test_cpu_graphs_are_left_alone() -> None:
         return module.forward
 
     torch._dynamo.reset()
-    torch.compile(SPELLINGS["plain"], backend=backend)(*_inputs(torch.float32))
+    torch.compile(SPELLINGS["plain"], backend=backend)(*random_inputs(torch.float32))
     assert found == [0]
 
 
@@ -320,7 +248,7 @@ def test_autocast_is_known(within: bool) -> None:
     torch._dynamo.reset()
     function = torch.compile(inside if within else plain, backend=backend)
     with torch.autocast("cpu", torch.bfloat16, enabled=not within):
-        function(*_inputs(torch.float32))
+        function(*random_inputs(torch.float32))
     assert seen == [torch.bfloat16]
 
 
@@ -331,7 +259,7 @@ def test_half_precision_with_a_wider_bias() -> None:
     def function(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         return ((q @ k.mT).float() * _S + bias).softmax(-1).to(q.dtype) @ v
 
-    inputs = [x.detach().bfloat16() for x in _inputs(torch.float32)]
+    inputs = [x.detach().bfloat16() for x in random_inputs(torch.float32)]
     passes = Passes()
     ours = torch.compile(function, backend=passes)(*inputs, bias)
     assert passes.counts["attention"] == 1
@@ -361,7 +289,7 @@ def test_masks_of_calls(
     def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, mask())
 
-    passes = _run(function, _inputs(torch.float32), methods)
+    passes = run(function, random_inputs(torch.float32), methods)
     (call,) = passes.calls()
     gone = dynamo.argument(call, "attn_mask") is None
     assert (gone, dynamo.argument(call, "is_causal", False)) == wanted
@@ -390,7 +318,7 @@ def test_a_mask_that_is_changed_in_place_is_no_constant(
         change(mask)
         return F.scaled_dot_product_attention(q, k, v, mask)
 
-    passes = _run(function, _inputs(torch.float32), methods)
+    passes = run(function, random_inputs(torch.float32), methods)
     assert not passes.counts["masks"]
     assert passes.counts["methods"] or not methods
 
@@ -400,7 +328,7 @@ def test_causal_masks_of_other_shapes_are_left() -> None:
         mask = torch.ones(3, T, dtype=torch.bool).tril()
         return F.scaled_dot_product_attention(q[:, :, :3], k, v, mask)
 
-    assert not _run(function, _inputs(torch.float32)).counts["masks"]
+    assert not run(function, random_inputs(torch.float32)).counts["masks"]
 
 
 # -- grouped heads ---------------------------------------------------------------------------------
@@ -421,9 +349,9 @@ def test_grouped_heads(how: str, written: bool) -> None:
             return (q @ k.transpose(2, 3) * 0.3).softmax(-1) @ v
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    q, k, v = _inputs(torch.float64)
+    q, k, v = random_inputs(torch.float64)
     narrow = [x.detach()[:, : H // 2].clone().requires_grad_() for x in (k, v)]
-    passes = _run(function, [q, *narrow])
+    passes = run(function, [q, *narrow])
     (call,) = passes.calls()
     assert call.kwargs["enable_gqa"] is True
     assert dynamo.sizes_of(call.args[1]) == [B, H // 2, T, D]
@@ -464,7 +392,7 @@ def test_models(name: str, implementation: str) -> None:
 def test_the_backend_runs_them(daemon: object, monkeypatch: pytest.MonkeyPatch) -> None:
     client_passes.on_any_device(monkeypatch)
     monkeypatch.setattr(attention, "fused_kernel_exists", lambda match, dtype: True)
-    function, inputs = SPELLINGS["causal by masked_fill"], _inputs(torch.float32)
+    function, inputs = SPELLINGS["causal by masked_fill"], random_inputs(torch.float32)
     for options, count in (({}, 1), ({"attention": False}, 0)):
         torch._dynamo.reset()
         tensord.reset_stats()

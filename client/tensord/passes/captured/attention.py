@@ -5,7 +5,8 @@
 
 in every spelling that people use: matmul, bmm, baddbmm or einsum; three or four dimensions; the
 scale before or after, multiplied or divided; masks added, filled in or chosen by where; the softmax
-in the inputs' dtype or a wider one; dropout. Only where the weights are used by nothing else, and
+in the inputs' dtype or a wider one; dropout; views that part batches from heads and join them again
+on the way. Only where the weights are used by nothing else, and
 where torch has a fused kernel: half precision (also by autocast) and a width that it takes.
 """
 
@@ -26,6 +27,9 @@ from .constants import Constants
 
 # Instead of a score: what is no more than this gives a weight of zero beside any other.
 _EXCLUDED = -1e9
+# What is no more than this stays as it is when a score is added to it.
+_ABSORBS = -1e30
+_INFINITE = float("-inf")
 _MAX_WIDTH = 256
 
 
@@ -41,6 +45,19 @@ class Product:
 
 
 @dataclass
+class Mask:
+    """kind: "bias" is added to the scores; "drop" excludes where true, "keep" where false.
+
+    rank: of the scores that it masks. lowest: what an excluded score becomes.
+    """
+
+    kind: str
+    node: fx.Node
+    rank: int
+    lowest: float = _INFINITE
+
+
+@dataclass
 class Match:
     """One attention, from its result back to its inputs."""
 
@@ -51,8 +68,9 @@ class Match:
     product: Product | None = None
     scale: float = 1.0
     dropout: float = 0.0
-    # (kind, node): "bias" is added to the scores; "drop" excludes where true, "keep" where false.
-    masks: list[tuple[str, fx.Node]] = field(default_factory=list)
+    masks: list[Mask] = field(default_factory=list)
+    # [batches, heads] where views part them; None where none does.
+    parted: list[Any] | None = None
     # What the call replaces, from the result on.
     nodes: list[fx.Node] = field(default_factory=list)
 
@@ -100,6 +118,9 @@ def fused_kernel_exists(match: Match, autocast: torch.dtype | None) -> bool:
     if out.device.type != "cuda":
         return False
     dtypes = {autocast or t.dtype for t in tensors} | {out.dtype}
+    # The lowest number of float16 does not absorb a score.
+    if torch.float16 in dtypes and any(mask.lowest > _INFINITE for mask in match.masks):
+        return False
     width = out.shape[-1 if match.out_order is None else match.out_order[-1]]
     return (
         len(dtypes) == 1
@@ -148,6 +169,9 @@ def _softmax(node: Any, match: Match) -> fx.Node | None:
         if name == "dropout":
             if match.dropout or not _take_dropout(node, match):
                 return None
+        elif name == "reshape":
+            if not _parts_or_joins(node, match):
+                return None
         elif name not in dynamo.CASTS or not _keeps_floats(node):
             return None
         node = node.args[0]
@@ -160,6 +184,19 @@ def _take_dropout(node: fx.Node, match: Match) -> bool:
         return False
     match.dropout = float(p) if training else 0.0
     return True
+
+
+def _parts_or_joins(view: fx.Node, match: Match) -> bool:
+    """Whether a view makes of batches times heads both, or the other way round."""
+    after, before = dynamo.sizes_of(view), dynamo.sizes_of(view.args[0])
+    if after is None or before is None or {len(after), len(before)} != {3, 4}:
+        return False
+    (joined, parted) = (after, before) if len(after) == 3 else (before, after)
+    batches, heads, *rest = parted
+    if not isinstance(heads, int) or rest != joined[1:] or joined[0] != batches * heads:
+        return False
+    match.parted = match.parted or [batches, heads]
+    return match.parted == [batches, heads]
 
 
 def _keeps_floats(node: fx.Node) -> bool:
@@ -178,6 +215,9 @@ def _scores(node: Any, match: Match, constants: Constants) -> bool:
         if name in ("matmul", "einsum", "baddbmm"):
             return _take_product(node, match)
         if name in dynamo.CASTS and _keeps_floats(node):
+            node = node.args[0]
+            continue
+        if name == "reshape" and _parts_or_joins(node, match):
             node = node.args[0]
             continue
         if name in ("mul", "truediv") and (factor := _factor(node)) is not None:
@@ -206,44 +246,54 @@ def _factor(node: fx.Node) -> tuple[fx.Node, float] | None:
 
 def _take_mask(node: fx.Node, name: str, match: Match, constants: Constants) -> fx.Node | None:
     """The masked scores' source; the mask goes into `match`."""
+    if any(mask.lowest > _INFINITE for mask in match.masks):
+        return None  # takes the place of what another mask made of a score
+    rank, has_gradient = dynamo.value_of(node).dim(), dynamo.value_of(node).requires_grad
     if name == "add" and len(node.args) == 2 and not node.kwargs:
         for x, mask in (arguments(node), arguments(node)[::-1]):
             if isinstance(mask, fx.Node) and _leads_to_product(x):
-                match.masks.append(("bias", mask))
+                match.masks.append(Mask("bias", mask, rank))
                 return x
     elif name == "masked_fill":
         x, mask = (dynamo.argument(node, name) for name in ("input", "mask"))
-        if _excludes(dynamo.argument(node, "value"), mask, constants, True):
-            match.masks.append(("drop", mask))
+        value = dynamo.argument(node, "value")
+        lowest = _excluded(value, mask, constants, True, has_gradient)
+        if lowest is not None:
+            match.masks.append(Mask("drop", mask, rank, lowest))
             return x
     elif name == "where" and len(node.args) == 3:
         mask, x, value = arguments(node)
         if node.op != "call_function":  # x.where(mask, value)
             mask, x = x, mask
-        if _leads_to_product(x) and _excludes(value, mask, constants, False):
-            match.masks.append(("keep", mask))
+        lowest = _excluded(value, mask, constants, False, has_gradient)
+        if lowest is not None and _leads_to_product(x):
+            match.masks.append(Mask("keep", mask, rank, lowest))
             return x
     return None
 
 
-def _excludes(value: Any, mask: Any, constants: Constants, true_drops: bool) -> bool:
-    """True when `value` in place of a score is the same as a weight of zero.
+def _excluded(
+    value: Any, mask: Any, constants: Constants, true_drops: bool, has_gradient: bool
+) -> float | None:
+    """What a mask may make of a score in place of `value`: -inf where that is a weight of zero.
 
     A row of which nothing is left is the exception: -inf makes it NaN, a number makes it uniform.
-    So a number must come with a mask that is known.
+    So a number must come with a mask that is known, or be one that can be added to any score, where
+    no gradient goes to the score that it stands for. None of others.
     """
     if isinstance(value, fx.Node):
         known = constants.value(value)
         value = known.item() if known is not None and known.numel() == 1 else None
-    if not isinstance(mask, fx.Node) or not dynamo.is_number(value):
-        return False
-    if value == float("-inf"):
-        return True
+    if not isinstance(mask, fx.Node) or not dynamo.is_number(value) or value > _EXCLUDED:
+        return None
+    if value == _INFINITE:
+        return _INFINITE
     known = constants.value(mask)
-    if value > _EXCLUDED or known is None or known.dtype is not torch.bool or not known.dim():
-        return False
-    left = ~known if true_drops else known
-    return bool(left.any(-1).all())
+    if known is not None and known.dtype is torch.bool and known.dim():
+        left = ~known if true_drops else known
+        if left.any(-1).all():
+            return _INFINITE
+    return float(value) if value <= _ABSORBS and not has_gradient else None
 
 
 def _leads_to_product(node: Any) -> bool:
@@ -252,7 +302,8 @@ def _leads_to_product(node: Any) -> bool:
         name = dynamo.name_of(node)
         if name in ("matmul", "einsum", "baddbmm"):
             return True
-        if name not in {*dynamo.CASTS, "mul", "truediv", "add", "masked_fill", "where"}:
+        passed = {*dynamo.CASTS, "mul", "truediv", "add", "masked_fill", "where", "reshape"}
+        if name not in passed:
             return False
         nodes = [a for a in node.args if isinstance(a, fx.Node)]
         if name == "where" and node.op == "call_function":
@@ -273,14 +324,16 @@ def _take_product(node: fx.Node, match: Match) -> bool:
             return False
         match.product = Product(*found, transposed=False)
     else:
-        base, q, k = arguments(node)[:3]
+        base, q, k = (dynamo.argument(node, name) for name in ("input", "batch1", "batch2"))
         beta: Any = node.kwargs.get("beta", 1)
         alpha: Any = node.kwargs.get("alpha", 1)
         # A scale that came after the product would have to scale the base as well.
         if len(node.args) > 3 or not dynamo.is_number(alpha) or match.scale != 1.0:
             return False
+        if any(mask.lowest > _INFINITE for mask in match.masks):
+            return False
         if beta == 1:
-            match.masks.append(("bias", base))
+            match.masks.append(Mask("bias", base, dynamo.value_of(node).dim()))
         elif beta != 0:
             return False
         match.scale, match.product = float(alpha), Product(q, k)
@@ -291,28 +344,39 @@ def _take_product(node: fx.Node, match: Match) -> bool:
 def _shapes_fit(match: Match) -> bool:
     """Three or four dimensions, batches alike, and masks that broadcast to the scores."""
     product = match.qk
+    if match.parted and any((product.q_order, product.k_order, match.v_order, match.out_order)):
+        return False
     q = einsums.reorder(list(dynamo.value_of(product.q).shape), product.q_order)
     k = einsums.reorder(list(dynamo.value_of(product.k).shape), product.k_order)
     v = einsums.reorder(list(dynamo.value_of(match.v).shape), match.v_order)
     if product.transposed:
         k = [*k[:-2], k[-1], k[-2]]
+    if match.parted:
+        q, k, v = ([*match.parted, *x[1:]] if len(x) == 3 else x for x in (q, k, v))
     if len(q) not in (3, 4) or not len(q) == len(k) == len(v):
         return False
     if not (q[:-2] == k[:-2] == v[:-2] and k[-2] == v[-2] and q[-1] == k[-1] == v[-1]):
         return False
     scores = [*q[:-1], k[-2]]
-    for kind, mask in match.masks:
-        like = dynamo.tensor_of(mask)
+    for mask in match.masks:
+        like = dynamo.tensor_of(mask.node)
         if like is None or like.dim() > len(q) or like.dim() < 1:
             return False
-        if kind == "bias" and not like.is_floating_point():
+        if mask.kind == "bias" and not like.is_floating_point():
             return False
-        if kind != "bias" and like.dtype is not torch.bool:
+        if mask.kind != "bias" and like.dtype is not torch.bool:
             return False
-        for ours, theirs in zip(reversed(like.shape), reversed(scores), strict=False):
+        sizes = [*match.parted, *like.shape[1:]] if _is_joined(mask, match) else [*like.shape]
+        for ours, theirs in zip(reversed(sizes), reversed(scores), strict=False):
             if ours != 1 and ours != theirs:
                 return False
     return True
+
+
+def _is_joined(mask: Mask, match: Match) -> bool:
+    """Whether a mask has a part for each batch and head in one dimension."""
+    like = dynamo.value_of(mask.node)
+    return match.parted is not None and mask.rank == 3 == like.dim() and like.shape[0] != 1
 
 
 # -- the call ------------------------------------------------------------------------------------
@@ -320,7 +384,7 @@ def _shapes_fit(match: Match) -> bool:
 
 def _replace(graph: fx.Graph, match: Match, autocast: torch.dtype | None) -> None:
     product, out = match.qk, match.out
-    rank = dynamo.value_of(product.q).dim()
+    rank = 4 if match.parted else dynamo.value_of(product.q).dim()
     with graph.inserting_before(out):
         q = _permuted(graph, product.q, product.q_order)
         k = _permuted(graph, product.k, product.k_order)
@@ -331,6 +395,8 @@ def _replace(graph: fx.Graph, match: Match, autocast: torch.dtype | None) -> Non
                 else dynamo.method(graph, "transpose", k, -2, -1)
             )
         v = _permuted(graph, match.v, match.v_order)
+        if match.parted:
+            q, k, v = (_parted(graph, x, match) for x in (q, k, v))
         mask = _mask(graph, match, autocast or dynamo.value_of(q).dtype)
         if mask is not None and dynamo.value_of(mask).dim() == 1:
             mask = dynamo.method(graph, "unsqueeze", mask, 0)
@@ -344,7 +410,9 @@ def _replace(graph: fx.Graph, match: Match, autocast: torch.dtype | None) -> Non
         dynamo.copy_meta(result, out)
         with torch.no_grad():
             result.meta["example_value"] = _unpermuted(dynamo.value_of(out), match, rank)
-        if rank == 3:
+        if match.parted and dynamo.value_of(out).dim() == 3:
+            result = dynamo.method(graph, "flatten", result, 0, 1)
+        elif rank == 3:
             result = dynamo.method(graph, "squeeze", result, 1)
         result = _permuted(graph, result, match.out_order)
         dynamo.copy_meta(result, out)
@@ -362,7 +430,17 @@ def _unpermuted(value: torch.Tensor, match: Match, rank: int) -> torch.Tensor:
     """The call's own result, from the whole match's."""
     if match.out_order is not None:
         value = value.permute([match.out_order.index(i) for i in range(rank)])
+    if match.parted and value.dim() == 3:
+        return value.unflatten(0, (-1, match.parted[1]))
     return value.unsqueeze(1) if rank == 3 else value
+
+
+def _parted(graph: fx.Graph, node: fx.Node, match: Match) -> fx.Node:
+    """With batches and heads in dimensions of their own."""
+    assert match.parted is not None
+    if dynamo.value_of(node).dim() != 3:
+        return node
+    return dynamo.method(graph, "unflatten", node, 0, (-1, match.parted[1]))
 
 
 def _permuted(graph: fx.Graph, node: fx.Node, order: list[int] | None) -> fx.Node:
@@ -373,12 +451,20 @@ def _permuted(graph: fx.Graph, node: fx.Node, order: list[int] | None) -> fx.Nod
 
 def _mask(graph: fx.Graph, match: Match, dtype: torch.dtype) -> fx.Node | None:
     """One mask of all: boolean, or in `dtype` to be added."""
-    biases = [mask for kind, mask in match.masks if kind == "bias"]
-    keeps = [
-        mask if kind == "keep" else dynamo.function(graph, torch.logical_not, mask)
-        for kind, mask in match.masks
-        if kind != "bias"
-    ]
+    biases, keeps = [], []
+    for mask in match.masks:
+        node = _parted(graph, mask.node, match) if _is_joined(mask, match) else mask.node
+        if mask.kind == "bias":
+            biases.append(node)
+        elif mask.lowest > _INFINITE:
+            drop = dynamo.function(graph, torch.logical_not, node) if mask.kind == "keep" else node
+            lowest = max(mask.lowest, torch.finfo(dtype).min)
+            biases.append(
+                dynamo.method(graph, "mul", dynamo.method(graph, "to", drop, dtype), lowest)
+            )
+        else:
+            drops = mask.kind == "drop"
+            keeps.append(dynamo.function(graph, torch.logical_not, node) if drops else node)
     both = functools.partial(dynamo.function, graph, torch.logical_and)
     keep = functools.reduce(both, keeps) if keeps else None
     if not biases:

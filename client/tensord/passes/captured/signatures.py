@@ -11,6 +11,7 @@ _OPERATORS = "mul truediv"
 _ACTIVATIONS = "hardsigmoid hardswish mish relu relu6 selu silu"
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
+    "baddbmm": ("input", "batch1", "batch2"),
     "dropout": ("input", "p", "training", "inplace"),
     "elu": ("input", "alpha", "inplace"),
     "hardtanh": ("input", "min_val", "max_val", "inplace"),
