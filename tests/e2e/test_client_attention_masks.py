@@ -121,6 +121,10 @@ LEFT_ALONE: dict[str, Callable[..., Tensor]] = {
     "a view of other dimensions": lambda q, k, v, keep: (
         (q @ k.mT).view(B * H * T, T).softmax(-1).view(B, H, T, T) @ v
     ),
+    "queries that all batches share": lambda q, k, v, keep: (
+        (q[:1, 0] @ k.view(B * H, T, D).mT)
+        .view(B, H, T, T).softmax(-1).view(B * H, T, T) @ v.view(B * H, T, D)
+    ),
     "two views that part otherwise": lambda q, k, v, keep: (
         (q.view(B * H, T, D) @ k.view(B * H, T, D).mT)
         .view(H, B, T, T).softmax(-1).view(B * H, T, T).view(B, H, T, T) @ v

@@ -351,9 +351,8 @@ def _shapes_fit(match: Match) -> bool:
     v = einsums.reorder(list(dynamo.value_of(match.v).shape), match.v_order)
     if product.transposed:
         k = [*k[:-2], k[-1], k[-2]]
-    if match.parted:
-        q, k, v = ([*match.parted, *x[1:]] if len(x) == 3 else x for x in (q, k, v))
-    if len(q) not in (3, 4) or not len(q) == len(k) == len(v):
+    q, k, v = (_apart(sizes, match) for sizes in (q, k, v))
+    if len(q) not in ((4,) if match.parted else (3, 4)) or not len(q) == len(k) == len(v):
         return False
     if not (q[:-2] == k[:-2] == v[:-2] and k[-2] == v[-2] and q[-1] == k[-1] == v[-1]):
         return False
@@ -366,11 +365,19 @@ def _shapes_fit(match: Match) -> bool:
             return False
         if mask.kind != "bias" and like.dtype is not torch.bool:
             return False
-        sizes = [*match.parted, *like.shape[1:]] if _is_joined(mask, match) else [*like.shape]
+        sizes = list(like.shape)
+        sizes = _apart(sizes, match) if _is_joined(mask, match) else sizes
         for ours, theirs in zip(reversed(sizes), reversed(scores), strict=False):
             if ours != 1 and ours != theirs:
                 return False
     return True
+
+
+def _apart(sizes: list[Any], match: Match) -> list[Any]:
+    """With batches and heads apart, where views part them and here they are one."""
+    if match.parted is None or len(sizes) != 3 or sizes[0] != match.parted[0] * match.parted[1]:
+        return sizes
+    return [*match.parted, *sizes[1:]]
 
 
 def _is_joined(mask: Mask, match: Match) -> bool:
