@@ -27,7 +27,7 @@ _COUNTERS = (
     "masks_packed",  # masks of attention that were copied row by row, as fused kernels want them
     "masks_simplified",  # masks of attention that became none, or is_causal
     "heads_grouped",  # attentions whose repeated heads go in unrepeated
-    "heads_shared",  # attentions of one head of keys for all of the queries'
+    "heads_shared",  # attentions whose keys and values broadcast to the queries' heads
     "flex_attentions",  # FlexAttention's operators that became plain ones
     "products_merged",  # linear layers that became part of one of the same input
     "channels_last",  # convolutions that run on channels-last memory in training, and did not

@@ -247,8 +247,10 @@ def measure_models(bench: Bench) -> None:
     for case, training, entry in timed:
         if "error" not in entry and not bench.budget.over():
             torch._dynamo.reset()
-            with contextlib.suppress(OutOfPatience):
+            try:
                 _model_profiles(bench, case, training, entry)
+            except OutOfPatience as error:
+                entry.setdefault("errors", {})["profile"] = gpu_report.first_line(error)
             bench.save()
 
 

@@ -2,7 +2,7 @@
 """What is planned for models on a GPU, on a host without one: memory, launches, calls.
 
     planned.py --models transformers/swin,timm/mixer_b16_224,... [--batch N] [--layers N]
-               [--target sm_80] [--keep FOLDER] [--json FILE]
+               [--target sm_NN] [--keep FOLDER] [--json FILE]
 
 Each architecture of tests/models.sh at the size of the GPU benchmark (zoo_cases.py), or smaller by
 what is said (decoders run in eager once before, which takes minutes), in bfloat16 autocast, is

@@ -15,6 +15,7 @@ from tensord.passes.captured import (
     dynamo,
     grouped_query_attention,
     mask_layouts,
+    shared_heads,
 )
 from torch import Tensor, fx
 
@@ -39,6 +40,7 @@ class Passes:
         self.counts["masks"] += attention_masks.attention_masks(module)
         self.counts["layouts"] += mask_layouts.mask_layouts(module)
         self.counts["heads"] += grouped_query_attention.grouped_query_attention(module)
+        self.counts["shared"] += shared_heads.shared_heads(module)
         module.graph.lint()
         module.recompile()
         self.graphs.append(module)

@@ -132,7 +132,7 @@ def test_three_dimensions(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["bias", "keep", "drop", "both"])
-def test_masks_that_arerandom_inputs(kind: str, dtype: torch.dtype) -> None:
+def test_masks_that_are_inputs(kind: str, dtype: torch.dtype) -> None:
     keep = torch.rand(B, 1, T, T) < 0.7
     keep[..., 0] = True
     bias = torch.randn(1, H, T, T, dtype=dtype, requires_grad=True)

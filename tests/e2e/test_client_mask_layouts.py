@@ -45,7 +45,7 @@ def _attend(x: Tensor, mask: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_permuted_bias_is_copied_once(dynamic: bool) -> None:
+def test_a_permuted_bias_is_copied_for_each_reader(dynamic: bool) -> None:
     """As T5's, an embedding of distances, which all layers share."""
 
     def function(x: Tensor, table: Tensor, seen: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ def test_a_permuted_bias_is_copied_once(dynamic: bool) -> None:
     seen = torch.rand(B, 1, T, T) > 0.3
     seen |= torch.eye(T, dtype=torch.bool)
     packed = _run(function, torch.randn(B, H, T, D), torch.randn(T, H), seen, dynamic=dynamic)
-    assert packed.count == 1
+    assert packed.count == 2
     assert [mask.stride(-1) for mask in packed.masks] == [1, 1]
     assert packed.masks[0].shape == (B, H, T, T)
 
@@ -72,6 +72,7 @@ def test_what_is_repeated_is_copied_once() -> None:
 LEFT_ALONE = {
     "rows": lambda: torch.randn(B, H, T, T),
     "of a wider one": lambda: torch.randn(B, H, T, 2 * T)[..., :T],
+    "no batch": lambda: torch.randn(T, T).mT.expand(0, H, T, T),
     "one number a row": lambda: torch.randn(B, H, T, 1),
     "one number a row, repeated": lambda: torch.randn(B, H, T, 1).expand(B, H, T, T),
 }
@@ -79,14 +80,35 @@ LEFT_ALONE = {
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_left_alone(name: str) -> None:
-    assert _run(_attend, torch.randn(B, H, T, D), LEFT_ALONE[name]()).count == 0
+    mask = LEFT_ALONE[name]()
+    batch = mask.shape[0]
+    assert _run(_attend, torch.randn(batch, H, T, D), mask).count == 0
 
 
-def test_a_mask_that_changes_between_two_readers_is_left_alone() -> None:
+@pytest.mark.parametrize("what", ["the mask", "what it is a view of"])
+def test_a_mask_that_changes_between_two_readers(what: str) -> None:
     def function(x: Tensor, columns: Tensor) -> Tensor:
-        mask = columns.clone().mT
+        base = columns.clone()
+        mask = base.mT
         y = _attend(x, mask)
-        mask.mul_(2)
+        (mask if what == "the mask" else base).mul_(2)
         return _attend(y, mask)
 
-    assert _run(function, torch.randn(B, H, T, D), torch.randn(B, H, T, T)).count == 0
+    assert _run(function, torch.randn(B, H, T, D), torch.randn(B, H, T, T)).count == 2
+
+
+def test_a_mask_whose_gradient_begins_at_the_second_reader() -> None:
+    def function(x: Tensor, columns: Tensor) -> Tensor:
+        mask = columns.mT
+        with torch.no_grad():
+            y = _attend(x, mask)
+        return _attend(x + y, mask)
+
+    x, columns = torch.randn(B, H, T, D), torch.randn(B, H, T, T)
+    torch._dynamo.reset()
+    gradients = []
+    for call in (torch.compile(function, backend=Packed(), fullgraph=True), function):
+        leaf = columns.clone().requires_grad_()
+        call(x, leaf).square().sum().backward()
+        gradients.append(leaf.grad)
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)

@@ -35,12 +35,18 @@ class Shared:
 
 
 def _run(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dynamic: bool = False, **more: Any
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    dynamic: bool = False,
+    after: Callable[[Tensor], Tensor] = torch.sin,
+    **more: Any,
 ) -> Shared:
     """Compares results and gradients with eager. dynamic: in how many positions there are."""
 
     def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **more)
+        return after(F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **more))
 
     torch._dynamo.reset()
     shared = Shared()
@@ -85,13 +91,21 @@ def test_others_get_a_copy_for_each_head(what: str, dynamic: bool) -> None:
 
 
 def test_autocast_is_half_precision() -> None:
+    before = torch.get_autocast_dtype("cuda")
     torch.set_autocast_dtype("cuda", torch.bfloat16)
     torch.set_autocast_enabled("cuda", True)
     try:
         shared = _run(*_inputs())
     finally:
         torch.set_autocast_enabled("cuda", False)
+        torch.set_autocast_dtype("cuda", before)
     assert shared.calls[0].kwargs["enable_gqa"] is True
+
+
+def test_who_sees_how_the_result_lies_gets_rows() -> None:
+    """Fused kernels have heads within positions: a view of all rows of a head would fail."""
+    shared = _run(*_inputs(), after=lambda y: y.view(B, H * T, D))
+    assert [user.target for user in shared.calls[0].users] == ["contiguous"]
 
 
 LEFT_ALONE: dict[str, Callable[[], dict[str, Any]]] = {

@@ -78,8 +78,8 @@ def checks() -> list[tuple[str, Callable[[], None]]]:
     cases = {
         "a head of keys for all queries, masked": (_masked, 1, one),
         "a head of keys for all queries, causal": (_causal, 1, one),
-        "a permuted bias": (_biased, HEADS, {"masks_packed": 1, "heads_shared": 0}),
-        "both": (_biased, 1, {"masks_packed": 1, "heads_shared": 2}),
+        "a permuted bias": (_biased, HEADS, {"masks_packed": 2, "heads_shared": 0}),
+        "both": (_biased, 1, {"masks_packed": 2, "heads_shared": 2}),
     }
     return [
         (f"{name} ({dtype})", functools.partial(_check, attend, heads, dtype, counts))

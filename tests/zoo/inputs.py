@@ -40,10 +40,10 @@ def _side(size: Any) -> int:
 def _ids(config: Any, scale: Scale) -> Tensor:
     text = getattr(config, "text_config", None) or config
     vocabulary = _find(text, "vocab_size", default=_find(config, "vocab_size", default=100))
-    # Some count positions from behind the padding's.
-    positions = _find(text, "max_position_embeddings", default=0)
-    is_short = isinstance(positions, int) and 2 < positions <= scale.length
-    length = positions - 2 if is_short else scale.length
+    # fairseq's count positions from behind the padding's, which is 1.
+    behind = 2 if _find(text, "pad_token_id") == 1 else 0
+    positions = _find(text, "max_position_embeddings")
+    length = min(scale.length, positions - behind) if isinstance(positions, int) else scale.length
     return torch.randint(5, max(6, min(vocabulary, _MOST_TOKENS)), (scale.batch, length))
 
 

@@ -21,6 +21,9 @@ aten = torch.ops.aten
 
 Function = Callable[..., Any]
 
+# How many dimensions cuFFT transforms at a time.
+_MOST_AT_ONCE = 3
+
 # Of two operands, which broadcast.
 _POINTWISE = (
     aten.copysign.Tensor,
@@ -159,11 +162,13 @@ def _batch_norm(op: torch._ops.OpOverload, otherwise: Function) -> Function:
 
 def _fft_c2c(otherwise: Function) -> Function:
     """cuFFT's result is packed by the transformed dimensions in the order in which the operand has
-    them in memory; 2.11 declares the order of their numbers."""
+    them in memory; 2.11 declares the order of their numbers. More than three are transformed in
+    stages, of which 2.11 knows nothing."""
 
     def arranged(call: Function, x: Tensor, dims: list[int], *rest: Any) -> Any:
         transformed = sorted((dim % x.dim() for dim in dims), key=x.stride, reverse=True)
-        if x.device.type != "cuda" or transformed == sorted(transformed):
+        one_stage = len(dims) <= _MOST_AT_ONCE
+        if x.device.type != "cuda" or not one_stage or transformed == sorted(transformed):
             return otherwise(x, dims, *rest)
         order = [dim for dim in range(x.dim()) if dim not in transformed] + transformed
         last = list(range(x.dim() - len(dims), x.dim()))

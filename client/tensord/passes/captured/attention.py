@@ -20,16 +20,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ..insertion import arguments
-from . import dynamo, einsums
+from . import dynamo, einsums, stride_invariance
 from .constants import Constants
 
 # Instead of a score: what is no more than this gives a weight of zero beside any other.
 _EXCLUDED = -1e9
-# What is no more than this stays as it is when a score is added to it.
-_ABSORBS = -1e30
-_INFINITE = float("-inf")
 _MAX_WIDTH = 256
 
 
@@ -48,13 +46,12 @@ class Product:
 class Mask:
     """kind: "bias" is added to the scores; "drop" excludes where true, "keep" where false.
 
-    rank: of the scores that it masks. lowest: what an excluded score becomes.
+    rank: of the scores that it masks.
     """
 
     kind: str
     node: fx.Node
     rank: int
-    lowest: float = _INFINITE
 
 
 @dataclass
@@ -102,10 +99,13 @@ def attention(module: fx.GraphModule, eligible: Callable[[Match, Any], bool] | N
 
 
 def _something_is_written_between(match: Match) -> bool:
-    """True when q, k or a mask may have changed where the result is computed."""
+    """True when q, k or a mask may have changed where the result is computed, or gradients begin or
+    end on the way."""
     first, node = match.nodes[-1], match.out.prev
     while node is not first:
         if dynamo.written_by(node) is not None and node not in match.nodes:
+            return True
+        if node.target is torch._C._set_grad_enabled:
             return True
         node = node.prev
     return False
@@ -118,9 +118,6 @@ def fused_kernel_exists(match: Match, autocast: torch.dtype | None) -> bool:
     if out.device.type != "cuda":
         return False
     dtypes = {autocast or t.dtype for t in tensors} | {out.dtype}
-    # The lowest number of float16 does not absorb a score.
-    if torch.float16 in dtypes and any(mask.lowest > _INFINITE for mask in match.masks):
-        return False
     width = out.shape[-1 if match.out_order is None else match.out_order[-1]]
     return (
         len(dtypes) == 1
@@ -165,7 +162,7 @@ def _softmax(node: Any, match: Match) -> fx.Node | None:
             like = dynamo.tensor_of(node)
             dim = dynamo.argument(node, "dim")
             last = like is not None and dim in (-1, like.dim() - 1)
-            return arguments(node)[0] if last else None
+            return dynamo.argument(node, "input") if last else None
         if name == "dropout":
             if match.dropout or not _take_dropout(node, match):
                 return None
@@ -188,15 +185,26 @@ def _take_dropout(node: fx.Node, match: Match) -> bool:
 
 def _parts_or_joins(view: fx.Node, match: Match) -> bool:
     """Whether a view makes of batches times heads both, or the other way round."""
-    after, before = dynamo.sizes_of(view), dynamo.sizes_of(view.args[0])
-    if after is None or before is None or {len(after), len(before)} != {3, 4}:
+    sizes = _sizes_around(view)
+    if sizes is None:
         return False
-    (joined, parted) = (after, before) if len(after) == 3 else (before, after)
-    batches, heads, *rest = parted
-    if not isinstance(heads, int) or rest != joined[1:] or joined[0] != batches * heads:
+    joined, (batches, heads, *rest) = sorted(sizes, key=len)
+    if not isinstance(heads, int):
+        return False
+    pairs = zip(joined, [batches * heads, *rest], strict=True)
+    if not all(statically_known_true(one == other) for one, other in pairs):
         return False
     match.parted = match.parted or [batches, heads]
     return match.parted == [batches, heads]
+
+
+def _sizes_around(view: fx.Node) -> tuple[list[Any], list[Any]] | None:
+    """Those of a view's argument and result, where one has three dimensions, the other four."""
+    before = dynamo.sizes_of(view.args[0]) if view.args else None
+    after = dynamo.sizes_of(view)
+    if before is None or after is None or {len(before), len(after)} != {3, 4}:
+        return None
+    return before, after
 
 
 def _keeps_floats(node: fx.Node) -> bool:
@@ -246,9 +254,7 @@ def _factor(node: fx.Node) -> tuple[fx.Node, float] | None:
 
 def _take_mask(node: fx.Node, name: str, match: Match, constants: Constants) -> fx.Node | None:
     """The masked scores' source; the mask goes into `match`."""
-    if any(mask.lowest > _INFINITE for mask in match.masks):
-        return None  # takes the place of what another mask made of a score
-    rank, has_gradient = dynamo.value_of(node).dim(), dynamo.value_of(node).requires_grad
+    rank = dynamo.value_of(node).dim()
     if name == "add" and len(node.args) == 2 and not node.kwargs:
         for x, mask in (arguments(node), arguments(node)[::-1]):
             if isinstance(mask, fx.Node) and _leads_to_product(x):
@@ -256,44 +262,37 @@ def _take_mask(node: fx.Node, name: str, match: Match, constants: Constants) -> 
                 return x
     elif name == "masked_fill":
         x, mask = (dynamo.argument(node, name) for name in ("input", "mask"))
-        value = dynamo.argument(node, "value")
-        lowest = _excluded(value, mask, constants, True, has_gradient)
-        if lowest is not None:
-            match.masks.append(Mask("drop", mask, rank, lowest))
+        if _excludes(dynamo.argument(node, "value"), mask, constants, True):
+            match.masks.append(Mask("drop", mask, rank))
             return x
     elif name == "where" and len(node.args) == 3:
         mask, x, value = arguments(node)
         if node.op != "call_function":  # x.where(mask, value)
             mask, x = x, mask
-        lowest = _excluded(value, mask, constants, False, has_gradient)
-        if lowest is not None and _leads_to_product(x):
-            match.masks.append(Mask("keep", mask, rank, lowest))
+        if _leads_to_product(x) and _excludes(value, mask, constants, False):
+            match.masks.append(Mask("keep", mask, rank))
             return x
     return None
 
 
-def _excluded(
-    value: Any, mask: Any, constants: Constants, true_drops: bool, has_gradient: bool
-) -> float | None:
-    """What a mask may make of a score in place of `value`: -inf where that is a weight of zero.
+def _excludes(value: Any, mask: Any, constants: Constants, true_drops: bool) -> bool:
+    """True when `value` in place of a score is the same as a weight of zero.
 
     A row of which nothing is left is the exception: -inf makes it NaN, a number makes it uniform.
-    So a number must come with a mask that is known, or be one that can be added to any score, where
-    no gradient goes to the score that it stands for. None of others.
+    So a number must come with a mask that is known.
     """
     if isinstance(value, fx.Node):
         known = constants.value(value)
         value = known.item() if known is not None and known.numel() == 1 else None
-    if not isinstance(mask, fx.Node) or not dynamo.is_number(value) or value > _EXCLUDED:
-        return None
-    if value == _INFINITE:
-        return _INFINITE
+    if not isinstance(mask, fx.Node) or not dynamo.is_number(value):
+        return False
+    if value == float("-inf"):
+        return True
     known = constants.value(mask)
-    if known is not None and known.dtype is torch.bool and known.dim():
-        left = ~known if true_drops else known
-        if left.any(-1).all():
-            return _INFINITE
-    return float(value) if value <= _ABSORBS and not has_gradient else None
+    if value > _EXCLUDED or known is None or known.dtype is not torch.bool or not known.dim():
+        return False
+    left = ~known if true_drops else known
+    return bool(left.any(-1).all())
 
 
 def _leads_to_product(node: Any) -> bool:
@@ -302,6 +301,8 @@ def _leads_to_product(node: Any) -> bool:
         name = dynamo.name_of(node)
         if name in ("matmul", "einsum", "baddbmm"):
             return True
+        if name == "reshape" and _sizes_around(node) is None:
+            return False
         passed = {*dynamo.CASTS, "mul", "truediv", "add", "masked_fill", "where", "reshape"}
         if name not in passed:
             return False
@@ -330,8 +331,6 @@ def _take_product(node: fx.Node, match: Match) -> bool:
         # A scale that came after the product would have to scale the base as well.
         if len(node.args) > 3 or not dynamo.is_number(alpha) or match.scale != 1.0:
             return False
-        if any(mask.lowest > _INFINITE for mask in match.masks):
-            return False
         if beta == 1:
             match.masks.append(Mask("bias", base, dynamo.value_of(node).dim()))
         elif beta != 0:
@@ -349,6 +348,8 @@ def _shapes_fit(match: Match) -> bool:
     q = einsums.reorder(list(dynamo.value_of(product.q).shape), product.q_order)
     k = einsums.reorder(list(dynamo.value_of(product.k).shape), product.k_order)
     v = einsums.reorder(list(dynamo.value_of(match.v).shape), match.v_order)
+    if min(len(q), len(k), len(v)) < 2:
+        return False
     if product.transposed:
         k = [*k[:-2], k[-1], k[-2]]
     q, k, v = (_apart(sizes, match) for sizes in (q, k, v))
@@ -368,7 +369,7 @@ def _shapes_fit(match: Match) -> bool:
         sizes = list(like.shape)
         sizes = _apart(sizes, match) if _is_joined(mask, match) else sizes
         for ours, theirs in zip(reversed(sizes), reversed(scores), strict=False):
-            if ours != 1 and ours != theirs:
+            if not (statically_known_true(ours == 1) or statically_known_true(ours == theirs)):
                 return False
     return True
 
@@ -413,10 +414,10 @@ def _replace(graph: fx.Graph, match: Match, autocast: torch.dtype | None) -> Non
                 mask = dynamo.method(graph, "unsqueeze", mask, 1)
         named: dict[str, Any] = {"attn_mask": mask, "dropout_p": match.dropout, "is_causal": False}
         named["scale"] = match.scale
-        result = graph.call_function(F.scaled_dot_product_attention, (q, k, v), named)
-        dynamo.copy_meta(result, out)
+        call = result = graph.call_function(F.scaled_dot_product_attention, (q, k, v), named)
+        dynamo.copy_meta(call, out)
         with torch.no_grad():
-            result.meta["example_value"] = _unpermuted(dynamo.value_of(out), match, rank)
+            call.meta["example_value"] = _unpermuted(dynamo.value_of(out), match, rank)
         if match.parted and dynamo.value_of(out).dim() == 3:
             result = dynamo.method(graph, "flatten", result, 0, 1)
         elif rank == 3:
@@ -424,6 +425,7 @@ def _replace(graph: fx.Graph, match: Match, autocast: torch.dtype | None) -> Non
         result = _permuted(graph, result, match.out_order)
         dynamo.copy_meta(result, out)
     out.replace_all_uses_with(result)
+    stride_invariance.keep_rows_of_heads(graph, call)
     unused = {node: None for n in match.nodes for node in n.all_input_nodes}
     for node in match.nodes:
         unused.pop(node, None)
@@ -463,12 +465,6 @@ def _mask(graph: fx.Graph, match: Match, dtype: torch.dtype) -> fx.Node | None:
         node = _parted(graph, mask.node, match) if _is_joined(mask, match) else mask.node
         if mask.kind == "bias":
             biases.append(node)
-        elif mask.lowest > _INFINITE:
-            drop = dynamo.function(graph, torch.logical_not, node) if mask.kind == "keep" else node
-            lowest = max(mask.lowest, torch.finfo(dtype).min)
-            biases.append(
-                dynamo.method(graph, "mul", dynamo.method(graph, "to", drop, dtype), lowest)
-            )
         else:
             drops = mask.kind == "drop"
             keeps.append(dynamo.function(graph, torch.logical_not, node) if drops else node)

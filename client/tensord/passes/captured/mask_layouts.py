@@ -3,7 +3,7 @@
 
 torch's fused kernels refuse such masks, and what is left multiplies matrices in float32 and stores
 all scores: of T5, whose position bias is a permuted embedding, in every layer. The copy is made by
-the kernel that makes the mask, once for all layers that share it.
+the kernel that makes the mask; equal copies for several layers become one later.
 """
 
 from __future__ import annotations
@@ -16,32 +16,27 @@ from . import dynamo
 
 
 def mask_layouts(module: fx.GraphModule) -> int:
-    """Copies masks of scaled_dot_product_attention whose last stride is not known to be 1."""
-    changed = dynamo.changed_in_place(module.graph)
-    packed: dict[fx.Node, fx.Node] = {}
+    """Copies masks of scaled_dot_product_attention whose last stride is not known to be 1, each
+    where it is read: what it is a view of may change on the way, and gradients begin or end."""
+    count = 0
     for node in list(module.graph.nodes):
         if dynamo.name_of(node) != "scaled_dot_product_attention":
             continue
         mask = dynamo.argument(node, "attn_mask")
-        if not isinstance(mask, fx.Node) or mask in changed:
+        if not isinstance(mask, fx.Node) or not _has_strided_rows(dynamo.tensor_of(mask)):
             continue
-        if not _has_strided_rows(dynamo.tensor_of(mask)):
-            continue
-        if mask not in packed:
-            with module.graph.inserting_before(node):
-                packed[mask] = _packed(module.graph, mask)
-        dynamo.set_argument(node, "attn_mask", packed[mask])
-    return len(packed)
+        with module.graph.inserting_before(node):
+            dynamo.set_argument(node, "attn_mask", _packed(module.graph, mask))
+        count += 1
+    return count
 
 
 def _has_strided_rows(mask: torch.Tensor | None) -> bool:
     if mask is None or mask.dim() < 2 or mask.layout is not torch.strided:
         return False
     # A row that repeats one number stays as it is.
-    return not any(
-        statically_known_true(what)
-        for what in (mask.stride(-1) == 1, mask.stride(-1) == 0, mask.shape[-1] <= 1)
-    )
+    leave = [mask.stride(-1) == 1, mask.stride(-1) == 0, mask.shape[-1] == 1]
+    return not any(map(statically_known_true, leave + [size == 0 for size in mask.shape]))
 
 
 def _packed(graph: fx.Graph, mask: fx.Node) -> fx.Node:

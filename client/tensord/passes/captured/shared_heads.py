@@ -12,7 +12,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from . import dynamo
+from . import dynamo, stride_invariance
 
 _GROUPED = (torch.bfloat16, torch.float16)
 _KEEP = -1
@@ -45,6 +45,7 @@ def shared_heads(module: fx.GraphModule) -> int:
                     )
                     wide = dynamo.method(module.graph, "contiguous", wide)
                 dynamo.set_argument(node, name, wide)
+        stride_invariance.keep_rows_of_heads(module.graph, node)
         count += 1
     return count
 

@@ -50,6 +50,20 @@ def readers_ignore_strides(node: fx.Node, value: Any) -> bool:
     return all(_takes(user, node, value) for user in node.users)
 
 
+def keep_rows_of_heads(graph: fx.Graph, attention: fx.Node) -> None:
+    """Copies the result of scaled_dot_product_attention where a reader may see how it lies: fused
+    kernels have heads within positions, what they stand for row by row."""
+    value = dynamo.value_of(attention)
+    batches, heads, positions, width = value.shape
+    with torch.no_grad():
+        fused = value.new_empty((batches, positions, heads, width)).transpose(1, 2)
+    if readers_ignore_strides(attention, fused):
+        return
+    with graph.inserting_after(attention):
+        copy = dynamo.method(graph, "contiguous", attention)
+    attention.replace_all_uses_with(copy, delete_user_cb=lambda user: user is not copy)
+
+
 def _takes(user: fx.Node, node: fx.Node, value: Any) -> bool:
     name = dynamo.name_of(user)
     if name in _TRIED or (user.target is getattr and user.args[1] in _ATTRIBUTES):
