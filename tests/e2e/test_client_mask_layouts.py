@@ -21,6 +21,7 @@ class Packed:
     def __init__(self) -> None:
         self.count = 0
         self.masks: list[Tensor] = []
+        self.readers: list[list[object]] = []
 
     def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
         self.count += mask_layouts.mask_layouts(module)
@@ -29,6 +30,7 @@ class Packed:
         for node in module.graph.nodes:
             if dynamo.name_of(node) == "scaled_dot_product_attention":
                 self.masks.append(dynamo.value_of(dynamo.argument(node, "attn_mask")))
+                self.readers.append([user.target for user in node.users])
         return module.forward
 
 
@@ -112,3 +114,14 @@ def test_a_mask_whose_gradient_begins_at_the_second_reader() -> None:
         call(x, leaf).square().sum().backward()
         gradients.append(leaf.grad)
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
+
+
+def test_who_sees_how_the_result_lies_gets_rows() -> None:
+    """Of a kernel that stores scores; fused ones have heads within positions."""
+
+    def function(x: Tensor, mask: Tensor) -> Tensor:
+        return _attend(x, mask).view(B, H * T, D)
+
+    mask = torch.randn(B, H, T, T).mT.requires_grad_()  # the fused kernel of CPUs takes none
+    packed = _run(function, torch.randn(B, H, T, D), mask)
+    assert packed.readers == [["contiguous"]]

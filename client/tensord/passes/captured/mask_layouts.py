@@ -12,7 +12,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from . import dynamo
+from . import dynamo, stride_invariance
 
 
 def mask_layouts(module: fx.GraphModule) -> int:
@@ -27,6 +27,7 @@ def mask_layouts(module: fx.GraphModule) -> int:
             continue
         with module.graph.inserting_before(node):
             dynamo.set_argument(node, "attn_mask", _packed(module.graph, mask))
+        stride_invariance.keep_rows_of_heads(module.graph, node)
         count += 1
     return count
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ... import torch_compat
 from . import dynamo
 
 # What may give a view of its first argument, or several.
@@ -52,8 +53,10 @@ def readers_ignore_strides(node: fx.Node, value: Any) -> bool:
 
 def keep_rows_of_heads(graph: fx.Graph, attention: fx.Node) -> None:
     """Copies the result of scaled_dot_product_attention where a reader may see how it lies: fused
-    kernels have heads within positions, what they stand for row by row."""
+    kernels have heads within positions, what they stand for here is row by row."""
     value = dynamo.value_of(attention)
+    if value.dim() != 4 or not torch_compat.is_known_contiguous(value):
+        return
     batches, heads, positions, width = value.shape
     with torch.no_grad():
         fused = value.new_empty((batches, positions, heads, width)).transpose(1, 2)
