@@ -302,10 +302,17 @@ bool CombineQuotientAndRemainder(Terms* terms) {
     for (size_t k = 0; k < (*terms)[i].atoms.size(); ++k) {
       const AtomPtr mod = (*terms)[i].atoms[k];
       if (mod->kind != AtomKind::kMod || mod->args[1].terms().size() != 1) continue;
-      const Expr quotient = FloorDiv(mod->args[0], mod->args[1]);
-      if (quotient.AsAtom() == nullptr) continue;
       Term factor = (*terms)[i];
       factor.atoms.erase(factor.atoms.begin() + static_cast<int64_t>(k));
+      // Dividing may prove much that has quotients itself: only where a term may complete it.
+      const Term& by = mod->args[1].terms()[0];
+      const bool may_complete = std::ranges::any_of(*terms, [&](const Term& term) {
+        return term.coefficient == factor.coefficient * by.coefficient &&
+               term.atoms.size() == factor.atoms.size() + by.atoms.size() + 1;
+      });
+      if (!may_complete) continue;
+      const Expr quotient = FloorDiv(mod->args[0], mod->args[1]);
+      if (quotient.AsAtom() == nullptr) continue;
       // The term that would complete it: factor * b * (a / b).
       const Expr wanted = Expr::FromTerms({factor}) * mod->args[1] * quotient;
       if (wanted.terms().size() != 1) continue;
