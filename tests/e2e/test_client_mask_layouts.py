@@ -9,37 +9,22 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tensord.passes.captured import dynamo, mask_layouts
-from torch import Tensor, fx
-
-B, H, T, D = 2, 4, 8, 16
-
-
-class Packed:
-    """A backend that runs the pass, then the graph in eager."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.masks: list[Tensor] = []
-        self.readers: list[list[object]] = []
-
-    def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-        self.count += mask_layouts.mask_layouts(module)
-        module.graph.lint()
-        module.recompile()
-        for node in module.graph.nodes:
-            if dynamo.name_of(node) == "scaled_dot_product_attention":
-                self.masks.append(dynamo.value_of(dynamo.argument(node, "attn_mask")))
-                self.readers.append([user.target for user in node.users])
-        return module.forward
+from attention_passes import B, D, H, Passes, T
+from tensord.passes.captured import dynamo
+from torch import Tensor
 
 
-def _run(function: Callable[..., Any], *inputs: Tensor, dynamic: bool = False) -> Packed:
+def _run(function: Callable[..., Any], *inputs: Tensor, dynamic: bool = False) -> Passes:
     torch._dynamo.reset()
-    packed = Packed()
+    packed = Passes()
     compiled = torch.compile(function, backend=packed, fullgraph=True, dynamic=dynamic)
     torch.testing.assert_close(compiled(*inputs), function(*inputs))
     return packed
+
+
+def _masks(passes: Passes) -> list[Tensor]:
+    """What its calls of attention are given."""
+    return [dynamo.value_of(dynamo.argument(call, "attn_mask")) for call in passes.calls()]
 
 
 def _attend(x: Tensor, mask: Tensor) -> Tensor:
@@ -59,16 +44,16 @@ def test_a_permuted_bias_is_copied_for_each_reader(dynamic: bool) -> None:
     seen = torch.rand(B, 1, T, T) > 0.3
     seen |= torch.eye(T, dtype=torch.bool)
     packed = _run(function, torch.randn(B, H, T, D), torch.randn(T, H), seen, dynamic=dynamic)
-    assert packed.count == 2
-    assert [mask.stride(-1) for mask in packed.masks] == [1, 1]
-    assert packed.masks[0].shape == (B, H, T, T)
+    assert packed.counts["layouts"] == 2
+    assert [mask.stride(-1) for mask in _masks(packed)] == [1, 1]
+    assert _masks(packed)[0].shape == (B, H, T, T)
 
 
 def test_what_is_repeated_is_copied_once() -> None:
     mask = torch.randn(1, 1, T, T).mT.expand(B, H, T, T)
     packed = _run(_attend, torch.randn(B, H, T, D), mask)
-    assert packed.count == 1
-    assert packed.masks[0].stride() == (0, 0, T, 1)
+    assert packed.counts["layouts"] == 1
+    assert _masks(packed)[0].stride() == (0, 0, T, 1)
 
 
 LEFT_ALONE = {
@@ -84,7 +69,7 @@ LEFT_ALONE = {
 def test_left_alone(name: str) -> None:
     mask = LEFT_ALONE[name]()
     batch = mask.shape[0]
-    assert _run(_attend, torch.randn(batch, H, T, D), mask).count == 0
+    assert _run(_attend, torch.randn(batch, H, T, D), mask).counts["layouts"] == 0
 
 
 @pytest.mark.parametrize("what", ["the mask", "what it is a view of"])
@@ -96,7 +81,7 @@ def test_a_mask_that_changes_between_two_readers(what: str) -> None:
         (mask if what == "the mask" else base).mul_(2)
         return _attend(y, mask)
 
-    assert _run(function, torch.randn(B, H, T, D), torch.randn(B, H, T, T)).count == 2
+    assert _run(function, torch.randn(B, H, T, D), torch.randn(B, H, T, T)).counts["layouts"] == 2
 
 
 def test_a_mask_whose_gradient_begins_at_the_second_reader() -> None:
@@ -109,7 +94,7 @@ def test_a_mask_whose_gradient_begins_at_the_second_reader() -> None:
     x, columns = torch.randn(B, H, T, D), torch.randn(B, H, T, T)
     torch._dynamo.reset()
     gradients = []
-    for call in (torch.compile(function, backend=Packed(), fullgraph=True), function):
+    for call in (torch.compile(function, backend=Passes(), fullgraph=True), function):
         leaf = columns.clone().requires_grad_()
         call(x, leaf).square().sum().backward()
         gradients.append(leaf.grad)
@@ -124,4 +109,5 @@ def test_who_sees_how_the_result_lies_gets_rows() -> None:
 
     mask = torch.randn(B, H, T, T).mT.requires_grad_()  # the fused kernel of CPUs takes none
     packed = _run(function, torch.randn(B, H, T, D), mask)
-    assert packed.readers == [["contiguous"]]
+    (call,) = packed.calls()
+    assert [user.target for user in call.users] == ["contiguous"]

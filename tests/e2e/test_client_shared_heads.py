@@ -9,29 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tensord.passes.captured import dynamo, shared_heads
-from torch import Tensor, fx
-
-B, H, T, D = 2, 4, 8, 16
-
-
-class Shared:
-    """A backend that runs the pass, then the graph in eager."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.calls: list[fx.Node] = []
-
-    def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-        self.count += shared_heads.shared_heads(module)
-        module.graph.lint()
-        module.recompile()
-        self.calls += [
-            node
-            for node in module.graph.nodes
-            if dynamo.name_of(node) == "scaled_dot_product_attention"
-        ]
-        return module.forward
+from attention_passes import B, D, H, Passes, T
+from tensord.passes.captured import dynamo
+from torch import Tensor
 
 
 def _run(
@@ -42,14 +22,14 @@ def _run(
     dynamic: bool = False,
     after: Callable[[Tensor], Tensor] = torch.sin,
     **more: Any,
-) -> Shared:
+) -> Passes:
     """Compares results and gradients with eager. dynamic: in how many positions there are."""
 
     def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return after(F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **more))
 
     torch._dynamo.reset()
-    shared = Shared()
+    shared = Passes()
     compiled = torch.compile(function, backend=shared, fullgraph=True, dynamic=None)
     results = []
     for call in (compiled, function):
@@ -72,8 +52,8 @@ def _inputs(batch: int = B, heads: int = 1, dtype: torch.dtype = torch.float32) 
 
 def test_half_precision_takes_grouped_heads() -> None:
     shared = _run(*_inputs(dtype=torch.bfloat16), is_causal=True)
-    assert shared.count == 1
-    assert shared.calls[0].kwargs["enable_gqa"] is True
+    assert shared.counts["shared"] == 1
+    assert shared.calls()[0].kwargs["enable_gqa"] is True
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -83,9 +63,9 @@ def test_others_get_a_copy_for_each_head(what: str, dynamic: bool) -> None:
     inputs = _inputs(1 if what in ("batch", "both") else B, H if what == "batch" else 1, dtype)
     mask = torch.randn(H, 1, 1, dtype=dtype) if what == "mask" else None
     shared = _run(*inputs, mask, dynamic)
-    assert shared.count == 1
+    assert shared.counts["shared"] == 1
     for name in ("key", "value"):
-        wide = dynamo.value_of(dynamo.argument(shared.calls[0], name))
+        wide = dynamo.value_of(dynamo.argument(shared.calls()[0], name))
         assert [int(size) for size in wide.shape] == [B, H, T, D]
         assert wide.is_contiguous()
 
@@ -99,13 +79,13 @@ def test_autocast_is_half_precision() -> None:
     finally:
         torch.set_autocast_enabled("cuda", False)
         torch.set_autocast_dtype("cuda", before)
-    assert shared.calls[0].kwargs["enable_gqa"] is True
+    assert shared.calls()[0].kwargs["enable_gqa"] is True
 
 
 def test_who_sees_how_the_result_lies_gets_rows() -> None:
     """Fused kernels have heads within positions: a view of all rows of a head would fail."""
     shared = _run(*_inputs(), after=lambda y: y.view(B, H * T, D))
-    assert [user.target for user in shared.calls[0].users] == ["contiguous"]
+    assert [user.target for user in shared.calls()[0].users] == ["contiguous"]
 
 
 LEFT_ALONE: dict[str, Callable[[], dict[str, Any]]] = {
@@ -125,4 +105,4 @@ LEFT_ALONE: dict[str, Callable[[], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_left_alone(name: str) -> None:
-    assert _run(**LEFT_ALONE[name]()).count == 0
+    assert _run(**LEFT_ALONE[name]()).counts["shared"] == 0

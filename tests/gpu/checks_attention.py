@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from peak import peak_bytes
 from torch import Tensor
 
 BATCH, HEADS, TIME, WIDTH = 4, 8, 257, 64  # rows of masks that no kernel takes without padding
@@ -38,16 +39,16 @@ def _biased(seen: Tensor, q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Ten
 
 def _step(function: Function, inputs: list[Tensor]) -> tuple[list[Tensor], int]:
     """Result and gradients, and the bytes that it takes; 0 on a CPU."""
-    cuda = torch.get_default_device().type == "cuda"
     leaves = [x.clone().requires_grad_() for x in inputs]
-    if cuda:
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() if cuda else 0
-    y = function(*leaves)
-    (y.float() * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
-    peak = torch.cuda.max_memory_allocated() - before if cuda else 0
-    return [y.detach(), *(x.grad for x in leaves if x.grad is not None)], peak
+    results = []
+
+    def run() -> None:
+        y = function(*leaves)
+        (y.float() * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
+        results.append(y.detach())
+
+    peak = peak_bytes(run)
+    return [*results, *(x.grad for x in leaves if x.grad is not None)], peak
 
 
 def _check(attend: Function, heads: int, dtype: torch.dtype, counts: dict[str, int]) -> None:

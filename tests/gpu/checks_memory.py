@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from peak import peak_bytes
 from torch import nn
 
 CALLS = 5
@@ -59,25 +60,13 @@ class _Case:
             error = (gradient - times * expected).norm() / (times * expected).norm()
             assert error < 1e-2, error
 
-    def peak(self, backward: Callable[[], None]) -> int:
-        """Bytes that it takes beside what was there; 0 on a CPU."""
-        if torch.get_default_device().type != "cuda":
-            backward()
-            return 0
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        backward()
-        torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated() - before
-
 
 def _the_logits_gradient_takes_their_place(mode: str | None, words: int) -> None:
     case = _Case(mode, words=words)
     peaks = []
     for _ in range(CALLS):
         loss = case.forward()
-        peaks.append(case.peak(loss.backward))
+        peaks.append(peak_bytes(loss.backward))
         case.check()
         del loss
     # The head's gradient and little else; not another set of logits.

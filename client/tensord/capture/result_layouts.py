@@ -116,7 +116,7 @@ def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
         if all(one == order for one in orders):
             return otherwise(*operands, **rest)
         result = call(*(_in_order(x, order) if _has_dims(x) else x for x in wide), **rest)
-        return result.permute([order.index(dim) for dim in range(len(order))])
+        return _back(result, order)
 
     return _above(op, otherwise, arranged)
 
@@ -135,6 +135,11 @@ def _has_dims(operand: Any) -> bool:
 def _in_order(operand: Tensor, order: list[int]) -> Tensor:
     moved = operand.permute(order)
     return moved if torch_compat.pointwise_order(moved) == sorted(order) else moved.contiguous()
+
+
+def _back(result: Tensor, order: list[int]) -> Tensor:
+    """What was made of operands permuted by `order`, as of the operands themselves."""
+    return result.permute([order.index(dim) for dim in range(len(order))])
 
 
 def _row_major(op: torch._ops.OpOverload, otherwise: Function, which: tuple[int, ...]) -> Function:
@@ -173,7 +178,7 @@ def _fft_c2c(otherwise: Function) -> Function:
         order = [dim for dim in range(x.dim()) if dim not in transformed] + transformed
         last = list(range(x.dim() - len(dims), x.dim()))
         result = call(x.permute(order), last, *rest)
-        return result.permute([order.index(dim) for dim in range(x.dim())])
+        return _back(result, order)
 
     return _above(aten._fft_c2c.default, otherwise, arranged)
 

@@ -29,6 +29,8 @@ from .constants import Constants
 # Instead of a score: what is no more than this gives a weight of zero beside any other.
 _EXCLUDED = -1e9
 _MAX_WIDTH = 256
+# What may be done to scores on their way to the softmax.
+_OF_SCORES = {*dynamo.CASTS, "mul", "truediv", "add", "masked_fill", "where", "reshape"}
 
 
 @dataclass
@@ -303,8 +305,7 @@ def _leads_to_product(node: Any) -> bool:
             return True
         if name == "reshape" and _sizes_around(node) is None:
             return False
-        passed = {*dynamo.CASTS, "mul", "truediv", "add", "masked_fill", "where", "reshape"}
-        if name not in passed:
+        if name not in _OF_SCORES:
             return False
         nodes = [a for a in node.args if isinstance(a, fx.Node)]
         if name == "where" and node.op == "call_function":

@@ -20,12 +20,8 @@ def grouped_query_attention(module: fx.GraphModule) -> int:
     With one, torch's kernels that take grouped heads may refuse, and its own expansion is slower.
     """
     count = 0
-    for node in list(module.graph.nodes):
-        if dynamo.name_of(node) != "scaled_dot_product_attention" or len(node.args) > 6:
-            continue
+    for node in ungrouped_attentions(module.graph):
         if dynamo.argument(node, "attn_mask") is not None:
-            continue
-        if node.kwargs.get("enable_gqa", False) is not False:
             continue
         repeated = {name: dynamo.argument(node, name) for name in ("key", "value")}
         key, value = map(_unrepeated, repeated.values())
@@ -38,6 +34,17 @@ def grouped_query_attention(module: fx.GraphModule) -> int:
             _erase(module.graph, old)
         count += 1
     return count
+
+
+def ungrouped_attentions(graph: fx.Graph) -> list[fx.Node]:
+    """Calls of scaled_dot_product_attention that say nothing of groups of heads."""
+    return [
+        node
+        for node in graph.nodes
+        if dynamo.name_of(node) == "scaled_dot_product_attention"
+        and len(node.args) <= 6
+        and node.kwargs.get("enable_gqa", False) is False
+    ]
 
 
 def _erase(graph: fx.Graph, node: Any) -> None:

@@ -13,6 +13,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import dynamo, stride_invariance
+from .grouped_query_attention import ungrouped_attentions
 
 _GROUPED = (torch.bfloat16, torch.float16)
 _KEEP = -1
@@ -23,11 +24,7 @@ def shared_heads(module: fx.GraphModule) -> int:
     one, for several of queries."""
     autocast = dynamo.autocast_dtypes(module.graph, "cuda")
     count = 0
-    for node in list(module.graph.nodes):
-        if dynamo.name_of(node) != "scaled_dot_product_attention" or len(node.args) > 6:
-            continue
-        if node.kwargs.get("enable_gqa", False) is not False:
-            continue
+    for node in ungrouped_attentions(module.graph):
         query = dynamo.argument(node, "query")
         shared = {name: dynamo.argument(node, name) for name in ("key", "value")}
         expansions = [_expansion(query, operand) for operand in shared.values()]
