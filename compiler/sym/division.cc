@@ -7,6 +7,7 @@
 
 #include "compiler/sym/atoms.h"
 #include "compiler/sym/expr.h"
+#include "compiler/sym/remembered.h"
 
 namespace tensord::sym {
 namespace {
@@ -191,6 +192,24 @@ std::optional<Expr> ExactDiv(const Expr& a, const Expr& b) {
   return quotient;
 }
 
+namespace {
+
+bool LeastIsNonNegative(const Expr& e) {
+  std::optional<Expr> least = Extreme(e, /*want_least=*/true);
+  if (!least) return false;
+  // Only sizes are left. With s = t + min and t >= 0, non-negative coefficients are enough.
+  Substitution shift;
+  ForEachSymbol(*least, [&](const Atom& atom) {
+    shift.emplace(SymbolKey{AtomKind::kSize, atom.id},
+                  Expr::Size(atom.id, 0, atom.hint - atom.min) + atom.min);
+  });
+  if (!shift.empty()) *least = Substitute(*least, shift);
+  return std::all_of(least->terms().begin(), least->terms().end(),
+                     [](const Term& term) { return term.coefficient >= 0; });
+}
+
+}  // namespace
+
 bool ProvablyNonNegative(const Expr& e) {
   constexpr int64_t kLeastMin = -(int64_t{1} << 31);  // of symbols that the shift below multiplies
   bool all_small = true;
@@ -208,17 +227,7 @@ bool ProvablyNonNegative(const Expr& e) {
     }
   }
   if (all_small) return true;
-  std::optional<Expr> least = Extreme(e, /*want_least=*/true);
-  if (!least) return false;
-  // Only sizes are left. With s = t + min and t >= 0, non-negative coefficients are enough.
-  Substitution shift;
-  ForEachSymbol(*least, [&](const Atom& atom) {
-    shift.emplace(SymbolKey{AtomKind::kSize, atom.id},
-                  Expr::Size(atom.id, 0, atom.hint - atom.min) + atom.min);
-  });
-  if (!shift.empty()) *least = Substitute(*least, shift);
-  return std::all_of(least->terms().begin(), least->terms().end(),
-                     [](const Term& term) { return term.coefficient >= 0; });
+  return Remembered::OfThread().Proof(e, [&] { return LeastIsNonNegative(e); });
 }
 
 namespace {
@@ -329,9 +338,10 @@ bool CombineQuotientAndRemainder(Terms* terms) {
   return false;
 }
 
-Expr FloorDiv(const Expr& a, const Expr& b) {
-  if (b.Is(1) || a.Is(0)) return a;
-  if (a.IsConstant() && b.IsConstant()) return Expr(FloorDivInt(*a.AsConstant(), *b.AsConstant()));
+namespace {
+
+// Of a dividend and a divisor of which not both are constant.
+Expr Divide(const Expr& a, const Expr& b) {
   Expr multiple, rest;
   SplitMultiple(a, b, &multiple, &rest);
   if (rest.Is(0)) return multiple;
@@ -358,6 +368,14 @@ Expr FloorDiv(const Expr& a, const Expr& b) {
     }
   }
   return multiple + MakeAtom(AtomKind::kFloorDiv, {rest, b});
+}
+
+}  // namespace
+
+Expr FloorDiv(const Expr& a, const Expr& b) {
+  if (b.Is(1) || a.Is(0)) return a;
+  if (a.IsConstant() && b.IsConstant()) return Expr(FloorDivInt(*a.AsConstant(), *b.AsConstant()));
+  return Remembered::OfThread().Quotient(a, b, [&] { return Divide(a, b); });
 }
 
 Expr Mod(const Expr& a, const Expr& b) {

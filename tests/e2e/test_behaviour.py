@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,6 +71,32 @@ def test_a_part_is_put_into_an_expanded_tensor_as_in_eager() -> None:
 
     x, part = torch.rand(4), torch.rand(2, 2)
     torch.testing.assert_close(compiled(function)(x, part), function(x, part))
+
+
+def test_a_part_is_put_among_the_gaps_of_a_tensor_as_in_eager() -> None:
+    def function(x: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+        put = torch.as_strided_scatter(x[:, 0], part, (2, 2), (3, 1))
+        return put, put * 2
+
+    x, part = torch.arange(20.0).view(10, 2), torch.rand(2, 2)
+    _check("as_strided_scatter", compiled(function), function, x, part)
+
+
+@pytest.mark.parametrize("of", [lambda x: x, lambda x: x[2:]])
+def test_a_part_is_put_before_what_an_input_begins_with(of: Callable[[Tensor], Tensor]) -> None:
+    def function(x: Tensor, part: Tensor) -> Tensor:
+        return torch.as_strided_scatter(of(x), part, (2, 2), (3, 1), storage_offset=1)
+
+    for x in (torch.rand(20), torch.rand(20)[3:]):
+        part = torch.rand(2, 2)
+        assert torch.equal(compiled(function)(x, part), function(x, part))
+
+
+def test_an_identity_of_complex_numbers_is_real() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.eye(3, 2, dtype=torch.complex64), torch.linalg.matrix_power(x, 0) + x
+
+    _check("eye", compiled(function), function, torch.rand(2, 2, dtype=torch.complex128))
 
 
 def test_moments_of_nothing_are_not_numbers() -> None:

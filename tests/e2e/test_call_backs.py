@@ -93,6 +93,30 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
+@torch.library.custom_op("tensord_tests::strides", mutates_args=())
+def _strides(x: Tensor) -> Tensor:
+    """Of a type without a form on the wire, so that it is called back and its operand copied."""
+    return torch.tensor(x.stride()).to(torch.complex32)
+
+
+@_strides.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty(x.dim(), dtype=torch.complex32)
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.expand(2, 8, 16)[..., :8], lambda x: x.as_strided((4, 5), (1, 2), 3)]
+)
+def test_operands_whose_elements_share_memory_lie_as_in_eager(
+    view: Callable[[Tensor], Tensor],
+) -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.view_as_real(_strides(view(x)))
+
+    x = torch.rand(8, 16)
+    assert torch.equal(_compiled(function)(x), function(x))
+
+
 def test_a_custom_operator_needs_no_call_back() -> None:
     def function(x: Tensor) -> Tensor:
         return _twice(x + 1) * 3

@@ -20,9 +20,22 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": F.softplus,
     "soft_margin_loss": lambda x: F.soft_margin_loss(x, x),
     "frac": torch.frac,
+    "lerp": lambda x: torch.lerp(x, x, 0.5),
+    "logaddexp": lambda x: torch.logaddexp(x, x),
+    "unfold": lambda x: F.unfold(x.view(1, 1, 1, 5), 1),
+    "bernoulli": torch.bernoulli,
 }
 OF_TRUTH_VALUES: dict[str, Callable[[Tensor], Tensor]] = {
     "threshold": lambda x: F.threshold(x, 0.5, 0.1),
+    "abs": torch.abs,
+    "addcmul": lambda x: torch.addcmul(x, x, x),
+    "argmax": torch.argmax,
+    "bucketize": lambda x: torch.bucketize(x, x),
+    "ceil": torch.ceil,
+    "clamp": lambda x: torch.clamp(x, False, True),
+    "cross": lambda x: torch.linalg.cross(x[:3], x[:3]),
+    "reflected": lambda x: F.pad(x[None], (1, 1), mode="reflect"),
+    "trace": lambda x: torch.trace(x.expand(5, 5)),
     "arange": lambda x: torch.arange(-1, 2, 2, dtype=x.dtype),
     "max_pool2d": lambda x: F.max_pool2d(x[None, None], (1, 2)),
     "max_pool3d": lambda x: F.max_pool3d(x[None, None, None], (1, 1, 2)),
@@ -34,11 +47,17 @@ SPECIAL: dict[str, Callable[[Tensor], Tensor]] = {
     "zeta": lambda x: torch.special.zeta(x, x),
     "cdist": lambda x: torch.cdist(x[:, None], x[:, None], p=0.0),
 }
+OF_BFLOAT16: dict[str, Callable[[Tensor], Tensor]] = {
+    "complex": lambda x: torch.complex(x, x),
+    "polar": lambda x: torch.polar(x, x),
+}
 CASES = [
     *((name, dtype) for name in OPERATORS for dtype in (torch.uint8, torch.int64)),
     *((name, torch.bool) for name in OF_TRUTH_VALUES),
     ("arange", torch.complex64),
+    ("log_ndtr", torch.complex64),
     *((name, dtype) for name in SPECIAL for dtype in (torch.float16, torch.bfloat16)),
+    *((name, torch.bfloat16) for name in OF_BFLOAT16),
 ]  # fmt: skip
 
 
@@ -49,9 +68,22 @@ def test_through_ctypes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     test_is_refused_as_by_eager(name, torch.bool)
 
 
+# Beside the types that are refused.
+TAKEN: dict[str, Callable[[Tensor], Tensor]] = {
+    "bounds of whole numbers": lambda x: torch.clamp(x, 0, 1),
+    "a factor": lambda x: torch.addcmul(x, x.float() + 0.5, x, value=2),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_truth_values_among_other_types(name: str) -> None:
+    x = torch.tensor([True, False])
+    torch.testing.assert_close(torch.compile(TAKEN[name], backend="tensord")(x), TAKEN[name](x))
+
+
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_is_refused_as_by_eager(name: str, dtype: torch.dtype) -> None:
-    function = (OPERATORS | OF_TRUTH_VALUES | SPECIAL)[name]
+    function = (OPERATORS | OF_TRUTH_VALUES | SPECIAL | OF_BFLOAT16)[name]
     x = torch.ones(5).to(dtype)
     with pytest.raises(RuntimeError) as eager:  # NotImplementedError is one
         function(x)

@@ -25,8 +25,10 @@ OPERATORS: dict[str, Callable[..., Tensor]] = {
     "logical_xor": torch.logical_xor,
     "heaviside": torch.heaviside,
     "ldexp": torch.ldexp,
+    "ldexp of whole numbers": lambda x, y: torch.ldexp(x.int(), y.int()),
     "ldexp of narrow floats": lambda x, y: torch.ldexp(x.half(), y.half()),
     "pow": lambda x, y: 2.0**x * 3.0**y,
+    "angle": lambda x, y: torch.angle(x) * torch.angle(torch.complex(y, y)),
 }
 
 
@@ -143,6 +145,18 @@ def test_batch_norms(norm: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-2)
 
 
+def test_bounds_that_broadcast() -> None:
+    operands = (
+        torch.randn(4, 8, 2)[:, ::2, 0],
+        _columns(4, 4, 1),
+        torch.randn(4, 1, 4).mT[..., 0].unsqueeze(1) + 1,
+    )
+    run = torch.compile(torch.clamp, backend="tensord", fullgraph=True)
+    mine, theirs = run(*operands), torch.clamp(*operands)
+    assert mine.stride() == theirs.stride()
+    torch.testing.assert_close(mine, theirs)
+
+
 def test_transforms_on_cuda() -> None:
     """As cuFFT packs them: on an H200 strides are (1, 6, 30) where 2.11 declares (5, 1, 30)."""
     fft = torch.ops.aten._fft_c2c.default
@@ -159,6 +173,23 @@ def test_transforms_on_cuda() -> None:
     assert (operand.shape, operand.stride()) == ((4, 5, 6), (1, 24, 4))
     (result,) = graph.output_node().all_input_nodes
     assert (result.meta["val"].shape, result.meta["val"].stride()) == ((6, 5, 4), (1, 6, 30))
+
+
+def test_transforms_to_real_numbers_on_cuda() -> None:
+    """All dimensions of a transposed tensor: the first two in the order that they have in memory,
+    then the last; on an H200 strides are (12, 60, 1) where 2.11 declares (72, 12, 1)."""
+    fft = torch.ops.aten._fft_c2r.default
+
+    def function(x: Tensor) -> Tensor:
+        return torch.ops.aten._fft_c2r(x, [0, 1, 2], 0, 12)
+
+    with FakeTensorMode():
+        x = torch.empty_strided((5, 6, 7), (1, 5, 30), dtype=torch.complex64, device="cuda")
+        graph = make_fx(function, decomposition_table={fft: result_layouts(())[fft]})(x).graph
+    (call,) = graph.find_nodes(op="call_function", target=fft)
+    assert call.args[0].meta["val"].stride() == (5, 1, 30)
+    (result,) = graph.output_node().all_input_nodes
+    assert result.meta["val"].stride() == (12, 60, 1)
 
 
 def test_random_numbers_of_sizes_that_data_decides() -> None:

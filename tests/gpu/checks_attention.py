@@ -30,7 +30,7 @@ def _causal(seen: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def _biased(seen: Tensor, q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     """A bias by distance, in rows of heads, that two layers share."""
-    places = torch.arange(TIME)
+    places = torch.arange(TIME, device=table.device)
     bias = F.embedding((places[:, None] - places).abs(), table).permute(2, 0, 1)[None]
     mask = torch.where(seen, bias, -3e38)
     y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)

@@ -8,10 +8,11 @@ eager and aot_eager, which use nothing of this project after Dynamo.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,8 +114,20 @@ def device_is_lost(device: str) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 def _rng(device: str) -> torch.Tensor:
-    return torch.cuda.get_rng_state() if device == "cuda" else torch.get_rng_state()
+    """The states of all generators that a call may draw from."""
+    host = torch.get_rng_state()
+    return torch.cat([host, torch.cuda.get_rng_state()]) if device == "cuda" else host
 
 
 class Runner:
@@ -236,6 +249,11 @@ class Runner:
                 result.value = pytree.tree_map_only(torch.Tensor, _spoil, result.value)
         return found
 
+    def _in_float64(self, number: int, device: str) -> Result:
+        sample = self._samples[number].wide(device)
+        with _default_dtype(torch.float64):  # what integers become
+            return results(_together(sample.function), [sample])[0]
+
     def _difference(self, number: int, ours: Result, eager: Result | None = None) -> str:
         """What is unlike eager in one sample's results, gradients or changed inputs."""
         eager = eager or self._eager[number]
@@ -245,8 +263,12 @@ class Runner:
 
         def reference() -> Result:
             if not wide:
-                sample = self._samples[number].wide()
-                wide.append(results(_together(sample.function), [sample])[0])
+                try:
+                    wide.append(self._in_float64(number, "cpu"))
+                except Exception:
+                    if self._case.device == "cpu":
+                        raise
+                    wide.append(self._in_float64(number, self._case.device))
             return wide[0]
 
         # An input that only one of them changed may be what it was but for rounding.

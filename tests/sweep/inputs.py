@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from entries import Case, Entry
+from torch.nn.attention.flex_attention import BlockMask
 from torch.utils import _pytree as pytree
 
 # Samples of the variants whose inputs hardly differ from sample to sample.
@@ -39,9 +40,9 @@ class Sample:
         args, kwargs = arguments
         return self.function(*args, **kwargs)
 
-    def wide(self) -> Sample:
-        """The same in float64 (complex128) on the CPU, dtypes among the arguments too."""
-        args, kwargs = pytree.tree_map(_wide, (self.args, self.kwargs))
+    def wide(self, device: str) -> Sample:
+        """The same in float64 (complex128) on that device, dtypes among the arguments too."""
+        args, kwargs = pytree.tree_map(lambda v: _wide(v, device), (self.args, self.kwargs))
         return Sample(self.function, args, kwargs, self.finish)
 
     def text(self) -> str:
@@ -216,14 +217,16 @@ def _copy(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> to
     return copy.requires_grad_(tensor.requires_grad)
 
 
-def _wide(value: Any) -> Any:
+def _wide(value: Any, device: str) -> Any:
     if isinstance(value, torch.dtype):
         return _WIDER.get(value, value)
     if isinstance(value, (torch.device, str)) and str(value).startswith("cuda"):
-        return torch.device("cpu")
+        return torch.device(device)
+    if isinstance(value, BlockMask):
+        return value.to(device)
     if not isinstance(value, torch.Tensor):
         return value
-    moved = value.detach().to("cpu", _WIDER.get(value.dtype, value.dtype))
+    moved = value.detach().to(device, _WIDER.get(value.dtype, value.dtype))
     return moved.requires_grad_(value.requires_grad)
 
 

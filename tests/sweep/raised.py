@@ -47,5 +47,10 @@ def message_of(error: BaseException) -> str:
 
 
 def is_device_assertion(error: BaseException) -> bool:
-    """True for what CUDA says once a kernel's assertion failed, and at each call after that."""
-    return any("device-side assert triggered" in str(one) for one in chain(error))
+    """True for what CUDA says once a kernel's assertion failed, and at each call after that.
+
+    Some of torch's print what was wrong and end the kernel: a launch failure. What is out of line
+    ends one, too.
+    """
+    said = ("device-side assert triggered", "unspecified launch failure", "misaligned address")
+    return any(words in str(one) for one in chain(error) for words in said)

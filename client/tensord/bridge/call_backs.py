@@ -50,7 +50,7 @@ class _Frame:
                 given.append(sizes[index])
             else:
                 tensor = tensors[index]
-                given.append(tensor.clone() if index in step.copies else tensor)
+                given.append(_copied(tensor) if index in step.copies else tensor)
         for slot in step.drops:
             del self.slots[slot]
         results: list[torch.Tensor | None] = []
@@ -72,11 +72,16 @@ def _copied(value: torch.Tensor) -> torch.Tensor:
     """A copy that lies in its memory as the tensor does in its own: what is a view of an argument
     AOTAutograd makes anew, by the sizes, strides and offset of what it is given."""
     sizes, strides, offset = value.shape, value.stride(), value.storage_offset()
-    if torch_compat.share_memory(sizes, strides) or value.is_conj() or value.is_neg():
+    if value.is_conj() or value.is_neg():
         return value.clone()
     reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    memory = value.new_empty(offset + (reach + 1 if value.numel() else 0))
-    return memory.as_strided(sizes, strides, offset).copy_(value)
+    length = reach + 1 if value.numel() else 0
+    memory = value.new_empty(offset + length)
+    copy = memory.as_strided(sizes, strides, offset)
+    if torch_compat.share_memory(sizes, strides):
+        memory[offset:].copy_(value.as_strided((length,), (1,), offset))
+        return copy
+    return copy.copy_(value)
 
 
 def _memory_of(value: Any) -> int:

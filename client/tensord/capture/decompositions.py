@@ -5,6 +5,7 @@ that fuse as what they are made of."""
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ aten = torch.ops.aten
 # Eager multiplies matrices for Euclidean distances from more points than these, unless told not to.
 _MOST_POINTS_WITHOUT_PRODUCT = 25
 _NEVER_A_PRODUCT = 2
+# A loss's reduction.
+_MEAN = 1
 
 
 @functools.lru_cache(maxsize=8)
@@ -34,10 +37,19 @@ def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
     whole -= {torch_compat.operator_name(op) for op in own}
     keep = whole | torch_compat.KEEP_WHOLE
     return {
-        op: function
+        op: _of_known_types(op, function) if op in torch_compat.REFUSING else function
         for op, function in (torch_compat.core_decompositions() | own).items()
         if not isinstance(op, torch._ops.OpOverload) or torch_compat.operator_name(op) not in keep
     }
+
+
+def _of_known_types(op: torch._ops.OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, but of types that eager refuses: what stays whole fails in its words."""
+
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if torch_compat.eager_refuses(op, args) else function(*args, **kwargs)
+
+    return decomposition
 
 
 def _take(self: Tensor, index: Tensor) -> Tensor:
@@ -149,6 +161,29 @@ def _log_ndtr(self: Tensor) -> Any:
     return torch_compat.core_decompositions()[aten.special_log_ndtr.default](self)
 
 
+def _logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) -> Any:
+    """torch's own has no gradient where `self` is NaN: eager's is NaN but in a CPU's vectors."""
+    if not self.is_cuda:
+        op = aten.logit_backward.default
+        return torch_compat.core_decompositions()[op](grad_output, self, eps)
+    wide = torch.promote_types(self.dtype, torch.float32)
+    gradient, x = grad_output.to(wide), self.to(wide)
+    least, most, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1.0 - eps, 0.0)
+    result = gradient / (x * (1.0 - x))
+    return torch.where((x < least) | (x > most), outside, result).to(self.dtype)
+
+
+def _soft_margin_loss_backward(
+    grad_output: Tensor, self: Tensor, target: Tensor, reduction: int
+) -> Tensor:
+    """torch's own multiplies target and gradient first, which may overflow where the rest is 0."""
+    wide = torch.promote_types(self.dtype, torch.float32)
+    slope = torch.sigmoid(target.to(wide) * self.to(wide)) - 1.0
+    if reduction == _MEAN:
+        slope = slope / self.numel()
+    return (target.to(wide) * (slope * grad_output.to(wide))).to(self.dtype)
+
+
 def _soft_margin_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Any:
     if not self.is_floating_point():
         return NotImplemented  # as eager, whose error says so
@@ -197,6 +232,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.max_unpool2d.default: _max_unpool2d,
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.special_log_ndtr.default: _log_ndtr,
+    aten.logit_backward.default: _logit_backward,
+    aten.soft_margin_loss_backward.default: _soft_margin_loss_backward,
     aten.soft_margin_loss.default: _soft_margin_loss,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
     **{

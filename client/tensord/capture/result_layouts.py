@@ -9,7 +9,7 @@ are brought into that order first, so that their rows are the result's, in a for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
@@ -24,8 +24,9 @@ Function = Callable[..., Any]
 # How many dimensions cuFFT transforms at a time.
 _MOST_AT_ONCE = 3
 
-# Of two operands, which broadcast.
+# Of operands that broadcast.
 _POINTWISE = (
+    aten.clamp.Tensor,
     aten.copysign.Tensor,
     aten.floor_divide.default,
     aten.div.Tensor_mode,
@@ -71,7 +72,9 @@ def result_layouts(whole: Collection[str]) -> dict[Any, Function]:
         **{op: _row_major(op, otherwise(op), which) for op, which in _ROW_MAJOR.items()},
         **{op: _batch_norm(op, otherwise(op)) for op in _BATCH_NORMS},
         aten._fft_c2c.default: _fft_c2c(otherwise(aten._fft_c2c.default)),
-        aten.ldexp.Tensor: _ldexp(aten.ldexp.Tensor, otherwise(aten.ldexp.Tensor)),
+        aten._fft_c2r.default: _fft_c2r(otherwise(aten._fft_c2r.default)),
+        aten.angle.default: _angle(otherwise(aten.angle.default)),
+        aten.ldexp.Tensor: _ldexp(otherwise(aten.ldexp.Tensor)),
         aten.zero.default: _zero,
     }
 
@@ -171,7 +174,7 @@ def _fft_c2c(otherwise: Function) -> Function:
     stages, of which 2.11 knows nothing."""
 
     def arranged(call: Function, x: Tensor, dims: list[int], *rest: Any) -> Any:
-        transformed = sorted((dim % x.dim() for dim in dims), key=x.stride, reverse=True)
+        transformed = _by_memory(x, dims)
         one_stage = len(dims) <= _MOST_AT_ONCE
         if x.device.type != "cuda" or not one_stage or transformed == sorted(transformed):
             return otherwise(x, dims, *rest)
@@ -183,12 +186,48 @@ def _fft_c2c(otherwise: Function) -> Function:
     return _above(aten._fft_c2c.default, otherwise, arranged)
 
 
-def _ldexp(op: torch._ops.OpOverload, otherwise: Function) -> Function:
-    """A product with a number's power; of other exponents as any pointwise operator's."""
-    of_powers = _row_major(op, otherwise, (1,))
+def _fft_c2r(otherwise: Function) -> Function:
+    """Where the first two dimensions are transformed first, or more than three are, all but the
+    last are a transform of complex numbers of their own (see _fft_c2c), whose result decides how
+    what the last one gives is packed."""
+
+    def arranged(call: Function, x: Tensor, dims: list[int], *rest: Any) -> Any:
+        *first, last = (dim % x.dim() for dim in dims)
+        transformed = _by_memory(x, first)
+        in_stages = len(dims) > _MOST_AT_ONCE or first[:2] == [0, 1]
+        one_stage = len(first) <= _MOST_AT_ONCE
+        is_declared = not (in_stages and one_stage) or transformed == sorted(transformed)
+        if x.device.type != "cuda" or is_declared:
+            return otherwise(x, dims, *rest)
+        batch = [dim for dim in range(x.dim()) if dim != last and dim not in transformed]
+        order = [*_by_memory(x, batch), *transformed, last]
+        result = call(x.permute(order), list(range(len(batch), x.dim())), *rest)
+        return _back(result, order)
+
+    return _above(aten._fft_c2r.default, otherwise, arranged)
+
+
+def _by_memory(x: Tensor, dims: Iterable[int]) -> list[int]:
+    """Dimensions in the order in which `x` has them in memory, the outermost first."""
+    return sorted((dim % x.dim() for dim in dims), key=x.stride, reverse=True)
+
+
+def _angle(otherwise: Function) -> Function:
+    """Of complex numbers row by row: eager takes the numbers out of complex ones."""
+    of_complex_numbers = _row_major(aten.angle.default, otherwise, (0,))
+
+    def function(x: Tensor) -> Any:
+        return (of_complex_numbers if x.is_complex() else otherwise)(x)
+
+    return function
+
+
+def _ldexp(otherwise: Function) -> Function:
+    """A product with a number's power; of narrow floats as any pointwise operator's."""
+    of_powers = _row_major(aten.ldexp.Tensor, otherwise, (1,))
 
     def function(mantissa: Tensor, exponent: Tensor) -> Any:
-        is_power = exponent.dtype in (torch.float32, torch.float64)
-        return (of_powers if is_power else otherwise)(mantissa, exponent)
+        is_narrow = exponent.dtype in (torch.float16, torch.bfloat16)
+        return (otherwise if is_narrow else of_powers)(mantissa, exponent)
 
     return function

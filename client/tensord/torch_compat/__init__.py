@@ -112,6 +112,7 @@ from .partitioner import (
     must_save,
     subexpressions_are_kept,
 )
+from .refused_types import REFUSING, eager_refuses, eager_refuses_node
 from .split_graph import split_graph_of
 
 __all__ = [
@@ -123,6 +124,7 @@ __all__ = [
     "KEEP_WHOLE",
     "LEFT_BY_DYNAMO",
     "Layout",
+    "REFUSING",
     "StorageUse",
     "a_mode_sees",
     "around_compiles",
@@ -146,6 +148,8 @@ __all__ = [
     "core_decompositions",
     "data_symbols_of",
     "depends_on_data",
+    "eager_refuses",
+    "eager_refuses_node",
     "effect_operators",
     "end_broken_capture",
     "errors_for_dynamo",

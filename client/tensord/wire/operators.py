@@ -39,10 +39,14 @@ def operator_of(node: fx.Node) -> Any:
     target: Any = node.args[0] if node.args else None
     if op is torch.ops.aten.copy_.default and target.op != "placeholder":
         raise ExportError("only inputs can be copied into")
+    if torch_compat.eager_refuses_node(node):
+        raise ExportError("eager has no kernel for such operands")
     if op is torch.ops.aten.as_strided.default and _reaches_beyond(node):
         raise ExportError("it reaches beyond what the graph knows of its argument's memory")
     if op is torch.ops.aten.as_strided_scatter.default and _is_expanded(*node.args[2:4]):
         raise ExportError("it writes elements more than once: torch raises at it")
+    if op is torch.ops.aten.as_strided_scatter.default and _writes_beyond(node):
+        raise ExportError("it writes beyond what the graph knows of its argument's memory")
     if not op._schema.returns and op._schema.name in _ASSERTIONS_OF_NUMBERS:
         raise ExportError("an assertion of a number has no form on the wire")
     if rank_depends_on_data(node):
@@ -66,33 +70,71 @@ def rank_depends_on_data(node: fx.Node) -> bool:
 
 def _reaches_beyond(node: fx.Node) -> bool:
     """True for as_strided that may read what is not its argument's, as only a call knows."""
-    root: Any = node.args[0]
+    root = _viewed_input(node.args[0])
+    return root is not None and not _within(_span_of(node.meta["val"]), _span_of(root.meta["val"]))
+
+
+def _writes_beyond(node: fx.Node) -> bool:
+    """True for as_strided_scatter that is known to do so: its result keeps its argument's place in
+    memory. Of a tensor of the graph's own nobody else has eager's place, and the daemon refuses the
+    graph."""
+    target: Any = node.args[0]
+    if _viewed_input(target) is None:
+        return False
+    sizes, strides = node.args[2:4]
+    offset = node.args[4] if len(node.args) > 4 else node.kwargs.get("storage_offset")
+    known = target.meta["val"]
+
+    def value(argument: Any) -> Any:
+        return fx.map_arg(argument, lambda arg: arg.meta["val"])
+
+    first = known.storage_offset() if offset is None else value(offset)
+    part, whole = _span(value(sizes), value(strides), first), _span_of(known)
+    if part is None or whole is None:
+        return False
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(part[0] < whole[0]) or statically_known_true(part[1] > whole[1])
+
+
+def _viewed_input(node: Any) -> fx.Node | None:
+    """What a chain of views begins with: an input or an attribute; None for a tensor of the graph's
+    own."""
+    root: fx.Node = node
     while root.op == "call_function":
-        maker = root
+        maker: Any = root
         while maker.target is operator.getitem:  # one of several results
             maker = maker.args[0]
         if not isinstance(maker.target, torch._ops.OpOverload):
             break
         returns = maker.target._schema.returns
         if len(returns) != 1 or returns[0].alias_info is None:
-            return False  # a tensor of the graph's own
+            return None
         root = maker.args[0]
+    return root
+
+
+# Number in memory of the first element, and of one behind the last; None of no elements.
+_Span = tuple[Any, Any] | None
+
+
+def _within(part: _Span, whole: _Span) -> bool:
+    """False also where only a call knows."""
+    if part is None or whole is None:
+        return part is None
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-    known, reach = _span(root.meta["val"]), _span(node.meta["val"])
-    if known is None or reach is None:
-        return reach is not None
-    return not (
-        statically_known_true(reach[0] >= known[0]) and statically_known_true(reach[1] <= known[1])
-    )
+    return statically_known_true(part[0] >= whole[0]) and statically_known_true(part[1] <= whole[1])
 
 
-def _span(tensor: torch.Tensor) -> tuple[Any, Any] | None:
-    """Number in memory of the first element, and of one behind the last; None of no elements."""
-    if any(isinstance(size, int) and size == 0 for size in tensor.shape):
+def _span_of(tensor: torch.Tensor) -> _Span:
+    return _span(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def _span(sizes: Any, strides: Any, first: Any) -> _Span:
+    if any(isinstance(size, int) and size == 0 for size in sizes):
         return None
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    first = tensor.storage_offset()
+    steps = zip(sizes, strides, strict=True)
     return first, first + sum((n - 1) * step for n, step in steps) + 1
 
 

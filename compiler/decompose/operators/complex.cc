@@ -99,7 +99,8 @@ ComplexElem ComplexExp(ComplexElem z) {
   const Elem size = Exp(Select(is_large, z.re * 0.5, z.re)), again = Select(is_large, size, 1.0);
   const ComplexElem result = {size * Cos(z.im) * again,
                               ZeroTimes(again, ZeroTimes(size, Sin(z.im)))};
-  return Choose(Equal(size, 0), {size, size}, result);
+  // Of minus infinity 0, whatever the angle is; of what only rounds to 0 an angle is needed.
+  return Choose(Equal(z.re, -std::numeric_limits<double>::infinity()), {size, size}, result);
 }
 
 ComplexElem ComplexExp2(ComplexElem z) { return ComplexExp(z * std::numbers::ln2); }

@@ -182,11 +182,12 @@ Results Identity(Builder& b, const Expr& rows, const Expr& columns, DType dtype)
   if (!sym::MayBeSize(rows) || !sym::MayBeSize(columns)) {
     return absl::InvalidArgumentError("a size is negative");
   }
-  return std::vector<Tensor>{
-      b.Pointwise(dtype, {rows, columns}, {}, 2, [dtype](Recorder& ops, Index index) {
-        const Value same = ops.Compute(Op::k_eq, {ops.Index(index[0]), ops.Index(index[1])});
-        return ops.Cast(same, ComputeType(dtype));
-      })};
+  const DType part = PartType(dtype);
+  const Tensor ones = b.Pointwise(part, {rows, columns}, {}, 2, [part](Recorder& ops, Index index) {
+    const Value same = ops.Compute(Op::k_eq, {ops.Index(index[0]), ops.Index(index[1])});
+    return ops.Cast(same, ComputeType(part));
+  });
+  return std::vector<Tensor>{b.Cast(ones, dtype)};
 }
 
 Results Eye(Builder& b, const Call& call) {

@@ -50,6 +50,28 @@ TEST(FloorDiv, NestedDivisionsMerge) {
   EXPECT_EQ(FloorDiv(FloorDiv(i, 3), 5), FloorDiv(i, 15));
 }
 
+// Element `index` of one shape, as it lies in another with as many elements.
+std::vector<Expr> Reshape(const std::vector<Expr>& index, const std::vector<Expr>& from,
+                          const std::vector<Expr>& to) {
+  Expr offset(0), below(1);
+  for (size_t d = 0; d < from.size(); ++d) offset = offset * from[d] + index[d];
+  std::vector<Expr> result(to.size());
+  for (size_t d = to.size(); d-- > 0;) {
+    result[d] = Mod(FloorDiv(offset, below), to[d]);
+    below *= to[d];
+  }
+  return result;
+}
+
+// A proof asks for quotients and they for proofs: were none remembered, this would not end.
+TEST(FloorDiv, ViewsOfViewsTakeNoExponentialTime) {
+  const Expr n = Expr::Size(0, 2, 2), m = Expr::Size(1, 2, 8), k = Expr::Size(2, 2, 17);
+  const std::vector<Expr> rows = {n, m, k}, pairs = {n, FloorDiv(m, 2), Expr(2), k};
+  std::vector<Expr> index = {Expr::Loop(0, n), Expr::Loop(1, m), Expr::Loop(2, k)};
+  for (int i = 0; i < 3; ++i) index = Reshape(Reshape(index, rows, pairs), pairs, rows);
+  EXPECT_TRUE(ProvablyLess(index[1], m));
+}
+
 TEST(Expr, QuotientAndRemainderMakeTheWhole) {
   const Expr i = Expr::Loop(0, 4096), j = Expr::Loop(1, 256);
   EXPECT_EQ(FloorDiv(i, 128) * 128 + Mod(i, 128), i);

@@ -300,8 +300,8 @@ OPERATORS = frozenset(_TABLE)
 def counter_based_random(module: fx.GraphModule) -> int:
     """Rewrites a joint or inference graph in place; the number of operators rewritten.
 
-    An operator with a generator, an unusual dtype, or a result that would be laid out otherwise
-    than eager's stays as it is and runs as torch's own.
+    An operator with a generator, an unusual dtype, one that eager refuses, or a result that would
+    be laid out otherwise than eager's stays as it is and runs as torch's own.
     """
     nodes = [n for n in module.graph.nodes if n.op == "call_function" and n.target in _TABLE]
     if not nodes:
@@ -313,7 +313,7 @@ def counter_based_random(module: fx.GraphModule) -> int:
     rewriter = _Rewriter(module.graph, anchor, fake_mode)
     done = 0
     for node in nodes:
-        if node.kwargs.get("generator") is not None:
+        if node.kwargs.get("generator") is not None or torch_compat.eager_refuses_node(node):
             continue
         before, streams = set(module.graph.nodes), rewriter.streams
         rewriter.inherited = inherited_meta(node)
