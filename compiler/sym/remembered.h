@@ -49,19 +49,29 @@ class Remembered {
     if (depth_ > 0) {
       if (const auto it = answers.find(key); it != answers.end()) return it->second;
     }
-    ++depth_;
+    const Question question(this);
     Answer answer = compute();
-    if (--depth_ > 0) {
-      answers.emplace(key, answer);
-    } else {
-      Forget();
-    }
+    if (depth_ > 1) answers.emplace(key, answer);
     return answer;
   }
 
+  // One that is being answered; behind the outermost one nothing is left.
+  class Question {
+   public:
+    explicit Question(Remembered* remembered) : remembered_(*remembered) { ++remembered_.depth_; }
+    ~Question() {
+      if (--remembered_.depth_ == 0) remembered_.Forget();
+    }
+    Question(const Question&) = delete;
+    Question& operator=(const Question&) = delete;
+
+   private:
+    Remembered& remembered_;
+  };
+
   void Forget();
 
-  int depth_ = 0;  // questions under way
+  int depth_ = 0;  // questions being answered
   Table<Expr, bool> proofs_;
   Table<std::pair<Expr, Expr>, Expr> quotients_;
 };

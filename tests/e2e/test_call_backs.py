@@ -105,7 +105,7 @@ def _(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "view", [lambda x: x.expand(2, 8, 16)[..., :8], lambda x: x.as_strided((4, 5), (1, 2), 3)]
+    "view", [lambda x: x.expand(2, 8, 16), lambda x: x.as_strided((4, 5), (1, 2), 3)]
 )
 def test_operands_whose_elements_share_memory_lie_as_in_eager(
     view: Callable[[Tensor], Tensor],

@@ -145,3 +145,21 @@ def test_nothing_repeated_is_nothing() -> None:
 
     run = torch.compile(function, backend="tensord", fullgraph=True)
     assert run(x, repeats).shape == function(x, repeats).shape == (0, 4)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_gradients_of_soft_margins_keep_their_last_digits(tensord_daemon, reduction):
+    """Far on the right side of the margin, by a loss scaled for half precision, and of targets
+    beyond what their products with inputs can be."""
+    x = torch.tensor([15.0, 18.0, 20.0, -3.0, 3e38])
+    target = torch.tensor([1.0, 1.0, 1.0, -1.0, 3e38])
+
+    def function(x: Tensor) -> Tensor:
+        return torch.nn.functional.soft_margin_loss(x, target, reduction=reduction) * 65536.0
+
+    found = []
+    for run in (torch.compile(function, backend="tensord"), function):
+        leaf = x.clone().requires_grad_()
+        run(leaf).sum().backward()
+        found.append(leaf.grad)
+    torch.testing.assert_close(*found, rtol=1e-5, atol=0.0)

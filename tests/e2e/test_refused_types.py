@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 import pytest
+import tensord
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,6 +23,7 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "frac": torch.frac,
     "lerp": lambda x: torch.lerp(x, x, 0.5),
     "logaddexp": lambda x: torch.logaddexp(x, x),
+    "logaddexp of truth values": lambda x: torch.logaddexp(x > 0, x),
     "unfold": lambda x: F.unfold(x.view(1, 1, 1, 5), 1),
     "bernoulli": torch.bernoulli,
 }
@@ -72,13 +74,16 @@ def test_through_ctypes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 TAKEN: dict[str, Callable[[Tensor], Tensor]] = {
     "bounds of whole numbers": lambda x: torch.clamp(x, 0, 1),
     "a factor": lambda x: torch.addcmul(x, x.float() + 0.5, x, value=2),
+    "a length": lambda x: torch.clamp(x, max=x.shape[0]),
 }
 
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_truth_values_among_other_types(name: str) -> None:
     x = torch.tensor([True, False])
-    torch.testing.assert_close(torch.compile(TAKEN[name], backend="tensord")(x), TAKEN[name](x))
+    run = torch.compile(TAKEN[name], backend="tensord", fullgraph=True, dynamic=True)
+    torch.testing.assert_close(run(x), TAKEN[name](x))
+    assert tensord.stats()["call_backs"] == 0
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)

@@ -157,6 +157,17 @@ def test_bounds_that_broadcast() -> None:
     torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.usefixtures("traces_data")
+def test_bounds_of_what_data_counts() -> None:
+    def function(x: Tensor, least: Tensor) -> Tensor:
+        return torch.clamp(x[x[:, 0] > 0.3], min=least)
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    x = torch.rand(20, 4)
+    for least in (torch.rand(4), torch.rand(1, 4), torch.rand(())):
+        torch.testing.assert_close(run(x, least), function(x, least))
+
+
 def test_transforms_on_cuda() -> None:
     """As cuFFT packs them: on an H200 strides are (1, 6, 30) where 2.11 declares (5, 1, 30)."""
     fft = torch.ops.aten._fft_c2c.default

@@ -23,7 +23,15 @@ import torch
 from case_outcome import Outcome, cause
 from entries import Case, Entry
 from inputs import Sample, is_plain, samples, tensors
-from raised import chain, innermost, is_device_assertion, is_ours, message_of, our_error
+from raised import (
+    chain,
+    innermost,
+    is_device_assertion,
+    is_ours,
+    loses_device,
+    message_of,
+    our_error,
+)
 from torch.utils import _pytree as pytree
 
 # Samples of one graph.
@@ -104,13 +112,13 @@ def _state(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def device_is_lost(device: str) -> bool:
-    """Whether a kernel's assertion failed in this process, after which every call fails."""
+    """Whether a kernel failed in this process, after which every call fails."""
     if device != "cuda":
         return False
     try:
         torch.cuda.synchronize()
     except RuntimeError as error:
-        return is_device_assertion(error)
+        return loses_device(error)
     return False
 
 

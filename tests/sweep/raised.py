@@ -46,11 +46,17 @@ def message_of(error: BaseException) -> str:
     return f"{type(root).__name__}: {root}".strip()
 
 
-def is_device_assertion(error: BaseException) -> bool:
-    """True for what CUDA says once a kernel's assertion failed, and at each call after that.
+# What CUDA says once a kernel's assertion failed, and at each call after that. Some of torch's
+# print what was wrong and end the kernel: a launch failure.
+_ASSERTIONS = ("device-side assert triggered", "unspecified launch failure")
 
-    Some of torch's print what was wrong and end the kernel: a launch failure. What is out of line
-    ends one, too.
-    """
-    said = ("device-side assert triggered", "unspecified launch failure", "misaligned address")
+
+def is_device_assertion(error: BaseException) -> bool:
+    """True for an assertion in a kernel."""
+    return any(words in str(one) for one in chain(error) for words in _ASSERTIONS)
+
+
+def loses_device(error: BaseException) -> bool:
+    """True for that, and for what else leaves a process without its device."""
+    said = (*_ASSERTIONS, "misaligned address", "illegal memory access")
     return any(words in str(one) for one in chain(error) for words in said)

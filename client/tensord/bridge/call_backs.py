@@ -50,7 +50,7 @@ class _Frame:
                 given.append(sizes[index])
             else:
                 tensor = tensors[index]
-                given.append(_copied(tensor) if index in step.copies else tensor)
+                given.append(_of_its_own(tensor) if index in step.copies else tensor)
         for slot in step.drops:
             del self.slots[slot]
         results: list[torch.Tensor | None] = []
@@ -66,6 +66,18 @@ class _Frame:
             else:
                 results.append(None)  # a number, of which the plan has an expression
         return results
+
+
+def _of_its_own(value: torch.Tensor) -> torch.Tensor:
+    """A copy in memory of its own, of which elements share places as they do in `value`."""
+    if not torch_compat.share_memory(value.shape, value.stride()):
+        return value.clone()
+    once = value
+    for dim, stride in enumerate(value.stride()):
+        once = once.narrow(dim, 0, 1) if stride == 0 else once
+    if torch_compat.share_memory(once.shape, once.stride()):  # windows that overlap
+        return _copied(value)
+    return once.clone().expand(value.shape)
 
 
 def _copied(value: torch.Tensor) -> torch.Tensor:

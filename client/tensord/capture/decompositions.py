@@ -168,7 +168,7 @@ def _logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None)
         return torch_compat.core_decompositions()[op](grad_output, self, eps)
     wide = torch.promote_types(self.dtype, torch.float32)
     gradient, x = grad_output.to(wide), self.to(wide)
-    least, most, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1.0 - eps, 0.0)
+    least, most, outside = (0.0, 1.0, math.nan) if eps is None or eps < 0 else (eps, 1.0 - eps, 0.0)
     result = gradient / (x * (1.0 - x))
     return torch.where((x < least) | (x > most), outside, result).to(self.dtype)
 
@@ -176,12 +176,13 @@ def _logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None)
 def _soft_margin_loss_backward(
     grad_output: Tensor, self: Tensor, target: Tensor, reduction: int
 ) -> Tensor:
-    """torch's own multiplies target and gradient first, which may overflow where the rest is 0."""
-    wide = torch.promote_types(self.dtype, torch.float32)
-    slope = torch.sigmoid(target.to(wide) * self.to(wide)) - 1.0
+    """torch's own takes 1 from a sigmoid next to it, and multiplies target and gradient first,
+    which may overflow where the rest is 0."""
+    wide = functools.reduce(torch.promote_types, (self.dtype, target.dtype, torch.float32))
+    slope = torch.sigmoid(-target.to(wide) * self.to(wide))
     if reduction == _MEAN:
         slope = slope / self.numel()
-    return (target.to(wide) * (slope * grad_output.to(wide))).to(self.dtype)
+    return (-target.to(wide) * (slope * grad_output.to(wide))).to(self.dtype)
 
 
 def _soft_margin_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Any:

@@ -109,12 +109,15 @@ def _above(op: torch._ops.OpOverload, otherwise: Function, arranged: Function) -
 
 def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
     def arranged(call: Function, *operands: Any, **rest: Any) -> Any:
-        shape = torch.broadcast_shapes(*(x.shape for x in operands if isinstance(x, Tensor)))
+        tensors = [x for x in operands if isinstance(x, Tensor)]
+        if any(torch_compat.depends_on_data(x) for x in tensors):
+            return otherwise(*operands, **rest)  # what broadcasts to what only data would tell
+        shape = torch.broadcast_shapes(*(x.shape for x in tensors))
         # Numbers, of whatever form, say nothing of how the result lies.
         wide = [x.expand(shape) if _has_dims(x) and x.shape != shape else x for x in operands]
         orders = [torch_compat.pointwise_order(x) for x in wide if _has_dims(x)]
         order = torch_compat.pointwise_order(*filter(_has_dims, wide))
-        if len(orders) < len(operands):
+        if len(orders) < sum(x is not None for x in operands):
             orders.append(sorted(order))
         if all(one == order for one in orders):
             return otherwise(*operands, **rest)
@@ -174,9 +177,10 @@ def _fft_c2c(otherwise: Function) -> Function:
     stages, of which 2.11 knows nothing."""
 
     def arranged(call: Function, x: Tensor, dims: list[int], *rest: Any) -> Any:
+        if x.device.type != "cuda" or len(dims) > _MOST_AT_ONCE:
+            return otherwise(x, dims, *rest)
         transformed = _by_memory(x, dims)
-        one_stage = len(dims) <= _MOST_AT_ONCE
-        if x.device.type != "cuda" or not one_stage or transformed == sorted(transformed):
+        if transformed == sorted(transformed):
             return otherwise(x, dims, *rest)
         order = [dim for dim in range(x.dim()) if dim not in transformed] + transformed
         last = list(range(x.dim() - len(dims), x.dim()))
@@ -192,12 +196,13 @@ def _fft_c2r(otherwise: Function) -> Function:
     what the last one gives is packed."""
 
     def arranged(call: Function, x: Tensor, dims: list[int], *rest: Any) -> Any:
+        if x.device.type != "cuda" or len(dims) < 2:
+            return otherwise(x, dims, *rest)
         *first, last = (dim % x.dim() for dim in dims)
-        transformed = _by_memory(x, first)
         in_stages = len(dims) > _MOST_AT_ONCE or first[:2] == [0, 1]
         one_stage = len(first) <= _MOST_AT_ONCE
-        is_declared = not (in_stages and one_stage) or transformed == sorted(transformed)
-        if x.device.type != "cuda" or is_declared:
+        transformed = _by_memory(x, first)
+        if not (in_stages and one_stage) or transformed == sorted(transformed):
             return otherwise(x, dims, *rest)
         batch = [dim for dim in range(x.dim()) if dim != last and dim not in transformed]
         order = [*_by_memory(x, batch), *transformed, last]

@@ -152,6 +152,14 @@ def is_known_contiguous(tensor: torch.Tensor) -> bool:
     return is_contiguous_or_false(tensor)
 
 
+def is_known_dense(tensor: torch.Tensor) -> bool:
+    """Whether elements have places of their own and leave no gaps; False also where data, or a
+    symbol's value, decides it."""
+    from torch._prims_common import is_non_overlapping_and_dense_or_false
+
+    return is_non_overlapping_and_dense_or_false(tensor)
+
+
 def memory_format_of(tensor: torch.Tensor) -> torch.memory_format:
     """How a tensor is laid out, as eager's operators see it by its strides."""
     from torch._prims_common import suggest_memory_format

@@ -20,7 +20,10 @@ aten = torch.ops.aten
 _Types = frozenset[torch.dtype]
 
 _BOOL: _Types = frozenset({torch.bool})
-_WHOLE: _Types = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+_WHOLE: _Types = frozenset(
+    {torch.uint8, torch.uint16, torch.uint32, torch.uint64}
+    | {torch.int8, torch.int16, torch.int32, torch.int64}
+)
 _COMPLEX: _Types = frozenset({torch.complex32, torch.complex64, torch.complex128})
 _NARROW: _Types = frozenset({torch.float16, torch.bfloat16})
 _NONE: _Types = frozenset()
@@ -28,7 +31,7 @@ _NONE: _Types = frozenset()
 
 @dataclass(frozen=True)
 class _Refused:
-    """By device. promoted: of the type of all operands together, else of the first one's."""
+    """By device: types of the first operand, or, where all are `promoted` to one, of that."""
 
     cpu: _Types
     cuda: _Types
@@ -40,9 +43,7 @@ class _Refused:
         if not tensors:
             return False
         types = {"cpu": self.cpu, "cuda": self.cuda}.get(tensors[0].device.type, _NONE)
-        if tensors[0].dtype not in types:
-            return False
-        return not self.promoted or _promoted(leaves) in types
+        return (_promoted(leaves) if self.promoted else tensors[0].dtype) in types
 
 
 def _everywhere(types: _Types, *, promoted: bool = False) -> _Refused:
@@ -56,6 +57,7 @@ _REFUSED: dict[Any, _Refused] = {
             aten.argmax.default,
             aten.argmin.default,
             aten.bucketize.Tensor,
+            aten.searchsorted.Tensor,
             aten.ceil.default,
             aten.floor.default,
             aten.linalg_cross.default,
@@ -67,13 +69,32 @@ _REFUSED: dict[Any, _Refused] = {
         ),
         _everywhere(_BOOL),
     ),
-    aten.addcmul.default: _everywhere(_BOOL, promoted=True),
-    aten.clamp.default: _everywhere(_BOOL, promoted=True),
-    aten.clamp.Tensor: _everywhere(_BOOL, promoted=True),
+    **dict.fromkeys(
+        (
+            aten.addcmul.default,
+            aten.clamp.default,
+            aten.clamp.Tensor,
+            aten.clamp_max.default,
+            aten.clamp_max.Tensor,
+            aten.clamp_min.default,
+            aten.clamp_min.Tensor,
+        ),
+        _everywhere(_BOOL, promoted=True),
+    ),
     aten.abs.default: _Refused(_BOOL, _NONE),
+    aten._foreach_abs.default: _Refused(_BOOL, _NONE),
     aten.trace.default: _Refused(_BOOL, _NONE),
     # Of whole numbers
-    **dict.fromkeys((aten.lerp.Scalar, aten.lerp.Tensor), _everywhere(_BOOL | _WHOLE)),
+    **dict.fromkeys(
+        (
+            aten.lerp.Scalar,
+            aten.lerp.Tensor,
+            aten._foreach_lerp.List,
+            aten._foreach_lerp.Scalar,
+            aten._foreach_lerp.ScalarList,
+        ),
+        _everywhere(_BOOL | _WHOLE),
+    ),
     **dict.fromkeys(
         (aten.logaddexp.default, aten.logaddexp2.default), _everywhere(_WHOLE, promoted=True)
     ),
@@ -102,7 +123,14 @@ _REFUSED: dict[Any, _Refused] = {
     # Of complex numbers
     aten.erf.default: _everywhere(_COMPLEX),
     aten.special_log_ndtr.default: _everywhere(_COMPLEX),
-    aten.special_xlog1py.default: _everywhere(_COMPLEX, promoted=True),
+    **dict.fromkeys(
+        (
+            aten.special_xlog1py.default,
+            aten.special_xlog1py.other_scalar,
+            aten.special_xlog1py.self_scalar,
+        ),
+        _everywhere(_COMPLEX, promoted=True),
+    ),
     aten.randint_like.default: _everywhere(_COMPLEX),
     aten.randint_like.low_dtype: _everywhere(_COMPLEX),
     # Of narrow floats
@@ -127,12 +155,14 @@ def eager_refuses_node(node: fx.Node) -> bool:
     """The same of a node whose operands have meta["val"]."""
     if node.target not in _REFUSED:
         return False
-    return eager_refuses(node.target, fx.map_arg(node.args, lambda arg: arg.meta.get("val")))
+    operands: Any = fx.map_arg(node.args, lambda arg: arg.meta.get("val"))
+    return eager_refuses(node.target, operands)
 
 
 def _promoted(leaves: list[Any]) -> torch.dtype:
     from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
-    operands = [leaf for leaf in leaves if isinstance(leaf, (Tensor, int, float, complex))]
-    kind = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
+    kinds = (Tensor, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+    operands = [leaf for leaf in leaves if isinstance(leaf, kinds)]
+    kind = ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH
     return elementwise_dtypes(*operands, type_promotion_kind=kind)[1]

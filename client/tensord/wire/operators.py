@@ -45,8 +45,11 @@ def operator_of(node: fx.Node) -> Any:
         raise ExportError("it reaches beyond what the graph knows of its argument's memory")
     if op is torch.ops.aten.as_strided_scatter.default and _is_expanded(*node.args[2:4]):
         raise ExportError("it writes elements more than once: torch raises at it")
-    if op is torch.ops.aten.as_strided_scatter.default and _writes_beyond(node):
-        raise ExportError("it writes beyond what the graph knows of its argument's memory")
+    if op is torch.ops.aten.as_strided_scatter.default:
+        if not torch_compat.is_known_dense(_value(node.args[0])):
+            raise ExportError("it writes among what lies in the gaps of its argument")
+        if _writes_beyond(node):
+            raise ExportError("it writes beyond what the graph knows of its argument's memory")
     if not op._schema.returns and op._schema.name in _ASSERTIONS_OF_NUMBERS:
         raise ExportError("an assertion of a number has no form on the wire")
     if rank_depends_on_data(node):
@@ -83,18 +86,19 @@ def _writes_beyond(node: fx.Node) -> bool:
         return False
     sizes, strides = node.args[2:4]
     offset = node.args[4] if len(node.args) > 4 else node.kwargs.get("storage_offset")
-    known = target.meta["val"]
-
-    def value(argument: Any) -> Any:
-        return fx.map_arg(argument, lambda arg: arg.meta["val"])
-
-    first = known.storage_offset() if offset is None else value(offset)
-    part, whole = _span(value(sizes), value(strides), first), _span_of(known)
+    known = _value(target)
+    first = known.storage_offset() if offset is None else _value(offset)
+    part, whole = _span(_value(sizes), _value(strides), first), _span_of(known)
     if part is None or whole is None:
         return False
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return statically_known_true(part[0] < whole[0]) or statically_known_true(part[1] > whole[1])
+
+
+def _value(argument: Any) -> Any:
+    """An argument with the fake values of its nodes."""
+    return fx.map_arg(argument, lambda arg: arg.meta["val"])
 
 
 def _viewed_input(node: Any) -> fx.Node | None:

@@ -296,8 +296,9 @@ Results SelectScatter(Builder& b, const Call& call) {
   return PutBack(b, &base, b.Unsqueeze(part, dim), base.sizes(), dim, {index, Expr(1), 1});
 }
 
-// A copy of the base with all its gaps, into whose memory the part is written by strides. Offsets
-// count as for as_strided: from the start of eager's storage.
+// A copy of the base, into whose memory the part is written by strides. Offsets count as for
+// as_strided: from the start of eager's storage. Of a base with gaps what lies in them would have to
+// be copied too: the client leaves those to eager.
 Results AsStridedScatter(Builder& b, const Call& call) {
   const TensorType& type = call.argument_type("self");
   const Tensor part = call.tensor("src");
@@ -305,9 +306,8 @@ Results AsStridedScatter(Builder& b, const Call& call) {
   if (sizes.size() != strides.size() || !MayBeSameSizes(part.sizes(), sizes)) {
     return absl::InvalidArgumentError("the part does not fit the place it is put to");
   }
-  const bool is_dense = IsDense(type.sizes, type.strides);
-  const Tensor result =
-      b.RealizeAs(LazyCopy(b, call.tensor("self")), is_dense ? BufferStrides(type) : type.strides);
+  if (!IsDense(type.sizes, type.strides)) return absl::InvalidArgumentError("has gaps");
+  const Tensor result = b.RealizeAs(LazyCopy(b, call.tensor("self")), BufferStrides(type));
   const BufferInfo& buffer = b.program().buffers[result.view()->buffer];
   const Expr offset =
       call.has("storage_offset") ? call.integer("storage_offset") - type.offset : Expr(0);
