@@ -99,6 +99,15 @@ def test_an_identity_of_complex_numbers_is_real() -> None:
     _check("eye", compiled(function), function, torch.rand(2, 2, dtype=torch.complex128))
 
 
+def test_groups_of_as_many_channels_as_a_call_has() -> None:
+    def function(x: Tensor) -> Tensor:
+        return F.group_norm(x, 2) * 2
+
+    run = compiled(function, dynamic=True)
+    for channels in (6, 10):
+        _check("group_norm", run, function, torch.rand(2, channels, 3))
+
+
 def test_moments_of_nothing_are_not_numbers() -> None:
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
         return torch.std_mean(x, dim=0)

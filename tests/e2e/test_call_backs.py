@@ -312,3 +312,23 @@ def test_training_through_cond() -> None:
     mine, w.grad = w.grad, None
     function(x, w).backward()
     torch.testing.assert_close(mine, w.grad)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_training_through_sizes_by_a_real_factor(mode: str) -> None:
+    """Backward's arguments have such sizes, too."""
+
+    def function(x: Tensor) -> Tensor:
+        return torch.nn.functional.interpolate(x * 2, scale_factor=1.7, mode=mode)
+
+    run = _compiled(function, dynamic=True)
+    for height in (4, 7):
+        x = torch.rand(2, 3, height, 5)
+        found = []
+        for call in (run, function):
+            leaf = x.clone().requires_grad_()
+            y = call(leaf)
+            (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
+            found.append((y.detach(), leaf.grad))
+        torch.testing.assert_close(*found)
+    assert tensord.stats()["calls_in_eager"] == 0

@@ -17,6 +17,7 @@ from ..v1 import graph_pb2
 from .call_backs import DISGUISED, changed_by, leaves, producer_of
 from .exporter import Exporter, acts, has_tensor, live_nodes
 from .operators import RANK_OF_DATA, operator_of, rank_depends_on_data
+from .symbols import Symbols
 
 # Quantised tensors are plain ones to torch's fake tensors. What makes them names one of these types
 # or takes a quantised tensor, but for what makes plain tensors of those.
@@ -78,7 +79,7 @@ class _Analysis(Exporter):
 
     def inputs_with_form(self, placeholders: list[fx.Node]) -> list[fx.Node]:
         """Those that are plain, and whose sizes are made of symbols that are a plain one's size."""
-        plain = [node for node in placeholders if self.is_plain(node.meta.get("val"))]
+        plain = [n for n in placeholders if self.is_plain(n.meta.get("val")) and self.is_said(n)]
         kept = [node for node in plain if DISGUISED not in node.meta]
         while True:
             bound = {
@@ -99,6 +100,24 @@ class _Analysis(Exporter):
         try:
             if isinstance(value, torch.Tensor):
                 self.check_plain(value, value.device)
+        except ExportError:
+            return False
+        return True
+
+    def is_said(self, node: fx.Node) -> bool:
+        """Whether all of its sizes and strides are expressions with a form."""
+        value = node.meta["val"]
+        numbers = [value]
+        if isinstance(value, torch.Tensor):
+            numbers = [*value.shape, *value.stride(), value.storage_offset()]
+        if all(isinstance(number, int) for number in numbers):
+            return True
+        trial = Symbols(torch_compat.shape_env_of(numbers))
+        for number in numbers:
+            trial.add(number)
+        try:
+            for number in numbers:
+                trial.convert(number)
         except ExportError:
             return False
         return True

@@ -78,9 +78,9 @@ def _reaches_beyond(node: fx.Node) -> bool:
 
 
 def _writes_beyond(node: fx.Node) -> bool:
-    """True for as_strided_scatter that is known to do so: its result keeps its argument's place in
-    memory. Of a tensor of the graph's own nobody else has eager's place, and the daemon refuses the
-    graph."""
+    """True for as_strided_scatter that is known to do so, or may where its argument is no beginning
+    of memory: its result keeps its argument's place there. Of a tensor of the graph's own nobody
+    else has eager's place, and the daemon refuses the graph."""
     target: Any = node.args[0]
     if _viewed_input(target) is None:
         return False
@@ -91,6 +91,8 @@ def _writes_beyond(node: fx.Node) -> bool:
     part, whole = _span(_value(sizes), _value(strides), first), _span_of(known)
     if part is None or whole is None:
         return False
+    if not isinstance(whole[0], int) or whole[0] > 0:
+        return not _within(part, whole)
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return statically_known_true(part[0] < whole[0]) or statically_known_true(part[1] > whole[1])

@@ -164,9 +164,11 @@ struct Groups {
 absl::StatusOr<Groups> GroupsOf(const Tensor& x, const Expr& groups) {
   if (x.rank() < 2) return absl::InvalidArgumentError("group norm needs at least two dimensions");
   Groups g{.n = x.sizes()[0], .c = x.sizes()[1], .groups = groups, .spatial = Expr(1)};
-  if (groups.Is(0) || !sym::Mod(g.c, groups).Is(0)) {
+  const Expr rest = groups.Is(0) ? Expr(1) : sym::Mod(g.c, groups);
+  if (rest.IsConstant() && !rest.Is(0)) {
     return absl::InvalidArgumentError("the channels must divide evenly into the groups");
   }
+  if (!rest.Is(0)) return absl::UnimplementedError("a group of channels that a call decides");
   g.per_group = sym::FloorDiv(g.c, groups);
   for (int d = 2; d < x.rank(); ++d) {
     g.spatial_dims.push_back(d);
