@@ -28,6 +28,9 @@ OPERATORS: dict[str, Callable[..., Tensor]] = {
     "ldexp of whole numbers": lambda x, y: torch.ldexp(x.int(), y.int()),
     "ldexp of narrow floats": lambda x, y: torch.ldexp(x.half(), y.half()),
     "pow": lambda x, y: 2.0**x * 3.0**y,
+    "dropout's gradient": lambda x, y: torch.ops.aten.native_dropout_backward(
+        x, x.expand(torch.broadcast_shapes(x.shape, y.shape)) > 0, 2.0
+    ),
     "angle": lambda x, y: torch.angle(x) * torch.angle(torch.complex(y, y)),
 }
 

@@ -192,6 +192,15 @@ def _soft_margin_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Any:
     return torch_compat.core_decompositions()[op](self, target, reduction)
 
 
+def _native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """On a CPU a product, which lies as its factors do; torch's own is as on a GPU."""
+    if grad_output.is_cuda:
+        op = aten.native_dropout_backward.default
+        result: Tensor = torch_compat.core_decompositions()[op](grad_output, mask, scale)
+        return result
+    return grad_output * (mask.type_as(grad_output) * scale)
+
+
 def _log_sigmoid_forward(self: Tensor) -> Any:
     """Eager's results on the CPU are row-major always; torch declares that they are as `self`."""
     if self.is_cuda or self.is_contiguous():
@@ -236,6 +245,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.logit_backward.default: _logit_backward,
     aten.soft_margin_loss_backward.default: _soft_margin_loss_backward,
     aten.soft_margin_loss.default: _soft_margin_loss,
+    aten.native_dropout_backward.default: _native_dropout_backward,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
     **{
         op: _logspace(op)
