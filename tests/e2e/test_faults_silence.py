@@ -293,7 +293,7 @@ def test_a_daemon_whose_look_ups_hang_costs_three_seconds_once(
     disk.give("open", "hang", "/manifests/")
     with pytest.warns(UserWarning, match="shows no progress for 2 s"):
         seconds = _seconds_of_graphs(5)
-    assert progress.FIRST_S + watch.SILENCE_S - 0.5 < seconds
+    assert watch.SILENCE_S < seconds  # by the daemon, from when it began to look
     assert seconds < progress.FIRST_S + watch.SILENCE_S + LENIENT
     assert tensord.stats()["fallbacks"] == 5
     disk.withdraw()
