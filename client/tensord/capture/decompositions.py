@@ -37,7 +37,7 @@ def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
     whole -= {torch_compat.operator_name(op) for op in own}
     keep = whole | torch_compat.KEEP_WHOLE
     return {
-        op: _of_known_types(op, function) if op in torch_compat.REFUSING else function
+        op: _of_known_types(op, function) if op in torch_compat.refusing_operators() else function
         for op, function in (torch_compat.core_decompositions() | own).items()
         if not isinstance(op, torch._ops.OpOverload) or torch_compat.operator_name(op) not in keep
     }

@@ -113,7 +113,7 @@ from .partitioner import (
     must_save,
     subexpressions_are_kept,
 )
-from .refused_types import REFUSING, eager_refuses, eager_refuses_node
+from .refused_types import eager_refuses, eager_refuses_node, refusing_operators
 from .split_graph import split_graph_of
 
 __all__ = [
@@ -125,7 +125,6 @@ __all__ = [
     "KEEP_WHOLE",
     "LEFT_BY_DYNAMO",
     "Layout",
-    "REFUSING",
     "StorageUse",
     "a_mode_sees",
     "around_compiles",
@@ -190,6 +189,7 @@ __all__ = [
     "place_of_function_mode",
     "pointwise_order",
     "recorded",
+    "refusing_operators",
     "results_of_forward",
     "shape_env_of",
     "share_memory",
