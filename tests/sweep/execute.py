@@ -8,11 +8,10 @@ eager and aot_eager, which use nothing of this project after Dynamo.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +31,7 @@ from raised import (
     message_of,
     our_error,
 )
+from tensord.debug.judge import default_dtype
 from torch.utils import _pytree as pytree
 
 # Samples of one graph.
@@ -120,16 +120,6 @@ def device_is_lost(device: str) -> bool:
     except RuntimeError as error:
         return loses_device(error)
     return False
-
-
-@contextlib.contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def _rng(device: str) -> torch.Tensor:
@@ -259,7 +249,7 @@ class Runner:
 
     def _in_float64(self, number: int, device: str) -> Result:
         sample = self._samples[number].wide(device)
-        with _default_dtype(torch.float64):  # what integers become
+        with default_dtype(torch.float64):  # what integers become
             return results(_together(sample.function), [sample])[0]
 
     def _difference(self, number: int, ours: Result, eager: Result | None = None) -> str:

@@ -146,11 +146,10 @@ def _inexact(ours: torch.Tensor, eager: torch.Tensor, exact: Any, pointwise: boo
     lost = ~torch.isfinite(ours) & ~torch.isfinite(eager)
     if eager.is_complex():
         same = lost | (~torch.isfinite(ours) & ~torch.isfinite(exact))
-        same |= torch.isclose(ours, narrow, rtol=relative, atol=absolute)
     else:
         # Where float64 has a number, both overflowed on the way, and how says nothing.
         same = _same(ours, eager) | _same(ours, narrow) | (lost & torch.isfinite(exact))
-        same |= torch.isclose(ours, narrow, rtol=relative, atol=absolute)
+    same |= torch.isclose(ours, narrow, rtol=relative, atol=absolute)
     close = torch.isclose(ours, eager, rtol=relative, atol=absolute, equal_nan=True)
     truth = torch.where(special | ~torch.isfinite(truth), eager.to(wide), truth)
     mine, theirs = ((t.to(wide) - truth).abs() for t in (ours, eager))

@@ -53,10 +53,13 @@ _ASSERTIONS = ("device-side assert triggered", "unspecified launch failure")
 
 def is_device_assertion(error: BaseException) -> bool:
     """True for an assertion in a kernel."""
-    return any(words in str(one) for one in chain(error) for words in _ASSERTIONS)
+    return _says(error, _ASSERTIONS)
 
 
 def loses_device(error: BaseException) -> bool:
     """True for that, and for what else leaves a process without its device."""
-    said = (*_ASSERTIONS, "misaligned address", "illegal memory access")
-    return any(words in str(one) for one in chain(error) for words in said)
+    return _says(error, (*_ASSERTIONS, "misaligned address", "illegal memory access"))
+
+
+def _says(error: BaseException, any_of: tuple[str, ...]) -> bool:
+    return any(words in str(one) for one in chain(error) for words in any_of)

@@ -72,12 +72,18 @@ def _of_its_own(value: torch.Tensor) -> torch.Tensor:
     """A copy in memory of its own, of which elements share places as they do in `value`."""
     if not torch_compat.share_memory(value.shape, value.stride()):
         return value.clone()
-    once = value
-    for dim, stride in enumerate(value.stride()):
-        once = once.narrow(dim, 0, 1) if stride == 0 else once
+    once = _unexpanded(value)
     if torch_compat.share_memory(once.shape, once.stride()):  # windows that overlap
         return _copied(value)
     return once.clone().expand(value.shape)
+
+
+def _unexpanded(value: torch.Tensor) -> torch.Tensor:
+    """Each element that is expanded once."""
+    for dim, stride in enumerate(value.stride()):
+        if stride == 0 and value.shape[dim] > 1:
+            value = value.narrow(dim, 0, 1)
+    return value
 
 
 def _copied(value: torch.Tensor) -> torch.Tensor:
@@ -89,11 +95,12 @@ def _copied(value: torch.Tensor) -> torch.Tensor:
     reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     length = reach + 1 if value.numel() else 0
     memory = value.new_empty(offset + length)
-    copy = memory.as_strided(sizes, strides, offset)
-    if torch_compat.share_memory(sizes, strides):
+    once = _unexpanded(value)
+    if torch_compat.share_memory(once.shape, once.stride()):  # windows that overlap
         memory[offset:].copy_(value.as_strided((length,), (1,), offset))
-        return copy
-    return copy.copy_(value)
+    else:
+        memory.as_strided(once.shape, once.stride(), offset).copy_(once)
+    return memory.as_strided(sizes, strides, offset)
 
 
 def _memory_of(value: Any) -> int:

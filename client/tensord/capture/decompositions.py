@@ -52,6 +52,10 @@ def _of_known_types(op: torch._ops.OpOverload, function: Callable[..., Any]) -> 
     return decomposition
 
 
+def _torchs(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
+    return torch_compat.core_decompositions()[op](*args, **kwargs)
+
+
 def _take(self: Tensor, index: Tensor) -> Tensor:
     # Not by flattened[index], which asks a number's data whether it is an index.
     return aten.index.Tensor(self.reshape(-1), [index])
@@ -62,8 +66,6 @@ def _dist(self: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 
 def _cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Any:
-    if x1.dtype in (torch.float16, torch.bfloat16):
-        return NotImplemented  # as eager, whose error says so
     points = max(x1.shape[-2], x2.shape[-2])
     if p == 2 and compute_mode != _NEVER_A_PRODUCT and points > _MOST_POINTS_WITHOUT_PRODUCT:
         return NotImplemented
@@ -116,8 +118,7 @@ def _index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor) -> Any:
 
 def _max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:
     """torch's own, whose result is row-major always; eager's on the CPU is as the image is."""
-    op = aten.max_unpool2d.default
-    result: Tensor = torch_compat.core_decompositions()[op](self, indices, output_size)
+    result: Tensor = _torchs(aten.max_unpool2d.default, self, indices, output_size)
     if self.is_cuda or self.dim() != 4:
         return result
     return result.contiguous(memory_format=torch_compat.memory_format_of(self))
@@ -155,17 +156,10 @@ def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> An
     return torch.empty_like(repeats)
 
 
-def _log_ndtr(self: Tensor) -> Any:
-    if self.dtype in (torch.float16, torch.bfloat16):
-        return NotImplemented  # as eager, whose error says so
-    return torch_compat.core_decompositions()[aten.special_log_ndtr.default](self)
-
-
 def _logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) -> Any:
     """torch's own has no gradient where `self` is NaN: eager's is NaN but in a CPU's vectors."""
     if not self.is_cuda:
-        op = aten.logit_backward.default
-        return torch_compat.core_decompositions()[op](grad_output, self, eps)
+        return _torchs(aten.logit_backward.default, grad_output, self, eps)
     wide = torch.promote_types(self.dtype, torch.float32)
     gradient, x = grad_output.to(wide), self.to(wide)
     least, most, outside = (0.0, 1.0, math.nan) if eps is None or eps < 0 else (eps, 1.0 - eps, 0.0)
@@ -185,19 +179,10 @@ def _soft_margin_loss_backward(
     return (-target.to(wide) * (slope * grad_output.to(wide))).to(self.dtype)
 
 
-def _soft_margin_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Any:
-    if not self.is_floating_point():
-        return NotImplemented  # as eager, whose error says so
-    op = aten.soft_margin_loss.default
-    return torch_compat.core_decompositions()[op](self, target, reduction)
-
-
-def _native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
+def _native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Any:
     """On a CPU a product, which lies as its factors do; torch's own is as on a GPU."""
     if grad_output.is_cuda:
-        op = aten.native_dropout_backward.default
-        result: Tensor = torch_compat.core_decompositions()[op](grad_output, mask, scale)
-        return result
+        return _torchs(aten.native_dropout_backward.default, grad_output, mask, scale)
     return grad_output * (mask.type_as(grad_output) * scale)
 
 
@@ -224,8 +209,7 @@ def _logspace(op: torch._ops.OpOverload) -> Callable[..., Any]:
         is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
         if is_integral and device is not None and torch.device(device).type != "cpu":
             return NotImplemented
-        torchs = torch_compat.core_decompositions()[op]
-        return torchs(start, end, steps, base, dtype=dtype, device=device, **rest)
+        return _torchs(op, start, end, steps, base, dtype=dtype, device=device, **rest)
 
     return logspace
 
@@ -241,10 +225,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.index_fill.int_Tensor: _index_fill,
     aten.max_unpool2d.default: _max_unpool2d,
     aten.repeat_interleave.Tensor: _repeat_interleave,
-    aten.special_log_ndtr.default: _log_ndtr,
     aten.logit_backward.default: _logit_backward,
     aten.soft_margin_loss_backward.default: _soft_margin_loss_backward,
-    aten.soft_margin_loss.default: _soft_margin_loss,
     aten.native_dropout_backward.default: _native_dropout_backward,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
     **{

@@ -48,6 +48,13 @@ _ROW_MAJOR = {
     aten.normal.float_Tensor: (1,),
 }
 
+# The same where it is so of those operands: complex numbers, of which eager takes the angles out of
+# complex ones; exponents of a product with a number's power, but narrow floats.
+_ROW_MAJOR_OF: dict[Any, tuple[tuple[int, ...], Callable[[Tensor], bool]]] = {
+    aten.angle.default: ((0,), torch.is_complex),
+    aten.ldexp.Tensor: ((1,), lambda x: x.dtype not in (torch.float16, torch.bfloat16)),
+}
+
 # On CPUs row by row, or in channels-last memory where the input is; on CUDA as the input.
 _BATCH_NORMS = (
     aten.native_batch_norm.default,
@@ -70,11 +77,10 @@ def result_layouts(whole: Collection[str]) -> dict[Any, Function]:
     return {
         **{op: _pointwise(op, otherwise(op)) for op in _POINTWISE},
         **{op: _row_major(op, otherwise(op), which) for op, which in _ROW_MAJOR.items()},
+        **{op: _row_major(op, otherwise(op), *of) for op, of in _ROW_MAJOR_OF.items()},
         **{op: _batch_norm(op, otherwise(op)) for op in _BATCH_NORMS},
         aten._fft_c2c.default: _fft_c2c(otherwise(aten._fft_c2c.default)),
         aten._fft_c2r.default: _fft_c2r(otherwise(aten._fft_c2r.default)),
-        aten.angle.default: _angle(otherwise(aten.angle.default)),
-        aten.ldexp.Tensor: _ldexp(otherwise(aten.ldexp.Tensor)),
         aten.zero.default: _zero,
     }
 
@@ -110,7 +116,7 @@ def _above(op: torch._ops.OpOverload, otherwise: Function, arranged: Function) -
 def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
     def arranged(call: Function, *operands: Any, **rest: Any) -> Any:
         tensors = [x for x in operands if isinstance(x, Tensor)]
-        if any(torch_compat.depends_on_data(x) for x in tensors):
+        if torch_compat.depends_on_data(tensors):
             return otherwise(*operands, **rest)  # what broadcasts to what only data would tell
         shape = torch.broadcast_shapes(*(x.shape for x in tensors))
         # Numbers, of whatever form, say nothing of how the result lies.
@@ -148,11 +154,17 @@ def _back(result: Tensor, order: list[int]) -> Tensor:
     return result.permute([order.index(dim) for dim in range(len(order))])
 
 
-def _row_major(op: torch._ops.OpOverload, otherwise: Function, which: tuple[int, ...]) -> Function:
-    """Row-major, however the operands of the numbers `which` lie."""
+def _row_major(
+    op: torch._ops.OpOverload,
+    otherwise: Function,
+    which: tuple[int, ...],
+    applies: Callable[[Tensor], bool] = lambda _: True,
+) -> Function:
+    """Row-major, however the operands of the numbers `which` lie, where it `applies` to them."""
 
     def arranged(call: Function, *operands: Any, **rest: Any) -> Any:
-        if all(torch_compat.is_known_contiguous(operands[number]) for number in which):
+        chosen = [operands[number] for number in which]
+        if not all(map(applies, chosen)) or all(map(torch_compat.is_known_contiguous, chosen)):
             return otherwise(*operands, **rest)
         return call(*(x.contiguous() if n in which else x for n, x in enumerate(operands)), **rest)
 
@@ -215,24 +227,3 @@ def _fft_c2r(otherwise: Function) -> Function:
 def _by_memory(x: Tensor, dims: Iterable[int]) -> list[int]:
     """Dimensions in the order in which `x` has them in memory, the outermost first."""
     return sorted((dim % x.dim() for dim in dims), key=x.stride, reverse=True)
-
-
-def _angle(otherwise: Function) -> Function:
-    """Of complex numbers row by row: eager takes the numbers out of complex ones."""
-    of_complex_numbers = _row_major(aten.angle.default, otherwise, (0,))
-
-    def function(x: Tensor) -> Any:
-        return (of_complex_numbers if x.is_complex() else otherwise)(x)
-
-    return function
-
-
-def _ldexp(otherwise: Function) -> Function:
-    """A product with a number's power; of narrow floats as any pointwise operator's."""
-    of_powers = _row_major(aten.ldexp.Tensor, otherwise, (1,))
-
-    def function(mantissa: Tensor, exponent: Tensor) -> Any:
-        is_narrow = exponent.dtype in (torch.float16, torch.bfloat16)
-        return (otherwise if is_narrow else of_powers)(mantissa, exponent)
-
-    return function

@@ -161,7 +161,7 @@ class Judge:
         """In float64; None where float64 gives other shapes or dtypes or does not run."""
         try:
             arguments = _map_storages(self._inputs(), lambda whole: whole.double())
-            with _default_dtype(torch.float64):
+            with default_dtype(torch.float64):
                 if self._wide is not None:
                     result = _run(self._wide, arguments)
                 else:
@@ -362,7 +362,8 @@ class _Widen(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """torch.get_default_dtype() within the block."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

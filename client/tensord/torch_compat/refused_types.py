@@ -106,6 +106,7 @@ def refusing_operators() -> dict[Any, _Refused]:
             (aten.logaddexp.default, aten.logaddexp2.default), _everywhere(_WHOLE, promoted=True)
         ),
         aten.im2col.default: _everywhere(_WHOLE),
+        aten.soft_margin_loss.default: _everywhere(_BOOL | _WHOLE | _COMPLEX),
         aten.native_dropout_backward.default: _Refused(_NONE, _BOOL | _WHOLE),
         **dict.fromkeys(
             (
@@ -129,7 +130,7 @@ def refusing_operators() -> dict[Any, _Refused]:
         ),
         # Of complex numbers
         aten.erf.default: _everywhere(_COMPLEX),
-        aten.special_log_ndtr.default: _everywhere(_COMPLEX),
+        aten.special_log_ndtr.default: _everywhere(_COMPLEX | _NARROW),
         **dict.fromkeys(
             (
                 aten.special_xlog1py.default,
@@ -141,6 +142,7 @@ def refusing_operators() -> dict[Any, _Refused]:
         aten.randint_like.default: _everywhere(_COMPLEX),
         aten.randint_like.low_dtype: _everywhere(_COMPLEX),
         # Of narrow floats
+        aten._cdist_forward.default: _everywhere(_NARROW),
         aten.complex.default: _everywhere(frozenset({torch.bfloat16})),
         aten.polar.default: _everywhere(frozenset({torch.bfloat16})),
         aten.avg_pool3d.default: _Refused(_NARROW, _NONE),

@@ -93,9 +93,7 @@ def _writes_beyond(node: fx.Node) -> bool:
         return False
     if not isinstance(whole[0], int) or whole[0] > 0:
         return not _within(part, whole)
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
-    return statically_known_true(part[0] < whole[0]) or statically_known_true(part[1] > whole[1])
+    return _surely(part[0] < whole[0]) or _surely(part[1] > whole[1])
 
 
 def _value(argument: Any) -> Any:
@@ -128,9 +126,14 @@ def _within(part: _Span, whole: _Span) -> bool:
     """False also where only a call knows."""
     if part is None or whole is None:
         return part is None
+    return _surely(part[0] >= whole[0]) and _surely(part[1] <= whole[1])
+
+
+def _surely(condition: Any) -> bool:
+    """Without a guard; False where only a call knows."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-    return statically_known_true(part[0] >= whole[0]) and statically_known_true(part[1] <= whole[1])
+    return statically_known_true(condition)
 
 
 def _span_of(tensor: torch.Tensor) -> _Span:
