@@ -26,6 +26,7 @@ OPERATORS: dict[str, Callable[..., Tensor]] = {
     "heaviside": torch.heaviside,
     "ldexp": torch.ldexp,
     "ldexp of whole numbers": lambda x, y: torch.ldexp(x.int(), y.int()),
+    "ldexp of complex numbers": lambda x, y: torch.ldexp(x + 0j, y + 0j),
     "ldexp of narrow floats": lambda x, y: torch.ldexp(x.half(), y.half()),
     "pow": lambda x, y: 2.0**x * 3.0**y,
     "dropout's gradient": lambda x, y: torch.ops.aten.native_dropout_backward(

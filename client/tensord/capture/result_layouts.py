@@ -21,6 +21,8 @@ aten = torch.ops.aten
 
 Function = Callable[..., Any]
 
+_NARROW = (torch.float16, torch.bfloat16)
+
 # How many dimensions cuFFT transforms at a time.
 _MOST_AT_ONCE = 3
 
@@ -49,10 +51,10 @@ _ROW_MAJOR = {
 }
 
 # The same where it is so of those operands: complex numbers, of which eager takes the angles out of
-# complex ones; exponents of a product with a number's power, but narrow floats.
+# complex ones; exponents of a product with a number's power, but narrow floats and complex numbers.
 _ROW_MAJOR_OF: dict[Any, tuple[tuple[int, ...], Callable[[Tensor], bool]]] = {
     aten.angle.default: ((0,), torch.is_complex),
-    aten.ldexp.Tensor: ((1,), lambda x: x.dtype not in (torch.float16, torch.bfloat16)),
+    aten.ldexp.Tensor: ((1,), lambda x: not (x.is_complex() or x.dtype in _NARROW)),
 }
 
 # On CPUs row by row, or in channels-last memory where the input is; on CUDA as the input.
