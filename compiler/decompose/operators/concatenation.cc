@@ -297,8 +297,8 @@ Results SelectScatter(Builder& b, const Call& call) {
 }
 
 // A copy of the base, into whose memory the part is written by strides. Offsets count as for
-// as_strided: from the start of eager's storage. Of a base with gaps what lies in them would have to
-// be copied too: the client leaves those to eager.
+// as_strided: from the start of eager's storage. Of a base with gaps what lies in them would have
+// to be copied too: the client leaves those to eager.
 Results AsStridedScatter(Builder& b, const Call& call) {
   const TensorType& type = call.argument_type("self");
   const Tensor part = call.tensor("src");
