@@ -19,13 +19,13 @@ inline const char* Version() { return TENSORD_VERSION; }
 inline constexpr uint32_t kProtocolVersion = 1;
 
 // The code that the compiler gives for a graph; part of every program key.
-inline constexpr uint32_t kCompilerVersion = 41;
+inline constexpr uint32_t kCompilerVersion = 42;
 
 // The form of Artifact (artifact.proto); a runtime refuses another. Part of every program key.
-inline constexpr uint32_t kArtifactFormat = 5;
+inline constexpr uint32_t kArtifactFormat = 6;
 
 // The form of Frame (frame.proto); a client takes no frames of another, and a daemon stores none.
-inline constexpr uint32_t kFrameFormat = 5;
+inline constexpr uint32_t kFrameFormat = 6;
 
 // How program and kernel keys are encoded before they are hashed; part of both.
 inline constexpr uint32_t kKeyVersion = 1;

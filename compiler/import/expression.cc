@@ -126,7 +126,69 @@ class Converter {
   int nodes_ = 0;
 };
 
+class DefinitionChecker {
+ public:
+  explicit DefinitionChecker(const std::vector<Expr>& symbols) : symbols_(symbols) {}
+
+  absl::Status Check(const v1::RealExpr& real, int depth) {
+    if (depth > kMaxExprDepth) return Error("is nested too deeply");
+    if (++nodes_ > kMaxExprNodes) return Error("has too many parts");
+    switch (real.kind_case()) {
+      case v1::RealExpr::kConstant:
+        return std::isfinite(real.constant()) ? absl::OkStatus()
+                                              : Error("has a constant that is not finite");
+      case v1::RealExpr::kInteger:
+        return ImportExpr(real.integer(), symbols_).status();
+      case v1::RealExpr::kOp:
+        break;
+      case v1::RealExpr::KIND_NOT_SET:
+        return Error("is empty");
+    }
+    const int arity = ArityOf(real.op().kind());
+    if (arity < 0) return Error("has an unknown operation");
+    if (real.op().args().empty() || (arity > 0 && real.op().args_size() != arity)) {
+      return Error("has the wrong number of operands");
+    }
+    for (const v1::RealExpr& arg : real.op().args()) {
+      TENSORD_RETURN_IF_ERROR(Check(arg, depth + 1));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Error(absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("definition ", what));
+  }
+
+ private:
+  // 0: any number. -1: no operation.
+  static int ArityOf(v1::RealOp::Kind kind) {
+    switch (kind) {
+      case v1::RealOp::ADD:
+      case v1::RealOp::MUL:
+        return 0;
+      case v1::RealOp::DIV:
+      case v1::RealOp::POW:
+        return 2;
+      case v1::RealOp::SQRT:
+        return 1;
+      default:
+        return -1;
+    }
+  }
+
+  const std::vector<Expr>& symbols_;
+  int nodes_ = 0;
+};
+
 }  // namespace
+
+absl::Status CheckDefinition(const v1::Definition& definition, const std::vector<Expr>& symbols) {
+  if (definition.rounding() < v1::Definition::TRUNC ||
+      definition.rounding() > v1::Definition::NEAREST) {
+    return DefinitionChecker::Error("rounds in an unknown way");
+  }
+  return DefinitionChecker(symbols).Check(definition.real(), 0);
+}
 
 absl::StatusOr<Expr> ImportExpr(const v1::SymExpr& from, const std::vector<Expr>& symbols) {
   TENSORD_ASSIGN_OR_RETURN(Bounded bounded, Converter(symbols).Convert(from, 0));

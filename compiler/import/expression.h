@@ -16,6 +16,11 @@ namespace tensord::compiler {
 absl::StatusOr<sym::Expr> ImportExpr(const v1::SymExpr& from,
                                      const std::vector<sym::Expr>& symbols);
 
+// InvalidArgument for a definition that is malformed, too deep or too large, has a constant that is
+// no finite number, or names none of `symbols`.
+absl::Status CheckDefinition(const v1::Definition& definition,
+                             const std::vector<sym::Expr>& symbols);
+
 }  // namespace tensord::compiler
 
 #endif  // TENSORD_COMPILER_IMPORT_EXPRESSION_H_

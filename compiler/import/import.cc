@@ -75,6 +75,10 @@ class Importer {
         return Invalid(absl::StrCat("symbol ", i, ": needs min <= hint <= max, not ", symbol.min(),
                                     ", ", symbol.hint(), ", ", symbol.max()));
       }
+      if (symbol.has_definition()) {
+        const absl::Status status = CheckDefinition(symbol.definition(), symbols_);
+        if (!status.ok()) return At(absl::StrCat("symbol ", i), status);
+      }
       symbols_.push_back(Expr::Size(i, symbol.min(), symbol.hint(), symbol.from_data()));
       graph_.symbols.push_back(symbol);
     }
@@ -115,8 +119,9 @@ class Importer {
       graph_.inputs.push_back(std::move(input));
     }
     for (int i = 0; i < from_.symbols_size(); ++i) {
-      if (bound.count(i) == 0) {
-        return Invalid(absl::StrCat("symbol ", i, ": is not the size of any input"));
+      if (bound.count(i) == 0 && !from_.symbols(i).has_definition()) {
+        return Invalid(
+            absl::StrCat("symbol ", i, ": is not the size of any input, and has no definition"));
       }
     }
     return absl::OkStatus();

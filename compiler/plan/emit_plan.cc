@@ -188,11 +188,11 @@ class PlanEmitter {
     return true;
   }
 
-  // The first input that shows a bare symbol binds it.
+  // The first input that shows a bare symbol binds it, but for one that has a definition.
   void Bind(const Expr& size, size_t input, int dim) {
     const sym::Atom* atom = size.AsAtom();
-    if (atom == nullptr || atom->kind != sym::AtomKind::kSize || !bound_.insert(atom->id).second)
-      return;
+    if (atom == nullptr || atom->kind != sym::AtomKind::kSize) return;
+    if (graph_.symbols[atom->id].has_definition() || !bound_.insert(atom->id).second) return;
     v1::SymbolBinding* binding = artifact_.add_bindings();
     binding->set_symbol(atom->id);
     binding->set_input(static_cast<uint32_t>(input));

@@ -13,6 +13,7 @@ namespace tensord::compiler {
 namespace {
 
 std::string Text(const v1::SymExpr& e);
+std::string Text(const v1::RealExpr& real);
 std::string Text(const v1::Argument& arg);
 std::string Text(const v1::ProgramOutput& output);
 
@@ -44,6 +45,33 @@ std::string Text(const v1::SymExpr& e) {
     default:
       return "?";
   }
+}
+
+std::string Text(const v1::RealExpr& real) {
+  if (real.has_integer()) return Text(real.integer());
+  if (!real.has_op()) return absl::StrCat(real.constant());
+  const auto& args = real.op().args();
+  switch (real.op().kind()) {
+    case v1::RealOp::ADD:
+      return absl::StrCat("(", TextsOf(args, " + "), ")");
+    case v1::RealOp::MUL:
+      return TextsOf(args, " * ");
+    case v1::RealOp::DIV:
+      return absl::StrCat("(", TextsOf(args, " / "), ")");
+    case v1::RealOp::POW:
+      return absl::StrCat("pow(", TextsOf(args, ", "), ")");
+    case v1::RealOp::SQRT:
+      return absl::StrCat("sqrt(", TextsOf(args, ", "), ")");
+    default:
+      return "?";
+  }
+}
+
+std::string Text(const v1::Definition& definition) {
+  static constexpr const char* kRoundings[] = {"?", "trunc", "floor", "ceil", "nearest"};
+  const bool known = v1::Definition::Rounding_IsValid(definition.rounding());
+  return absl::StrCat(known ? kRoundings[definition.rounding()] : "?", "(",
+                      Text(definition.real()), ")");
 }
 
 std::string BufferName(uint32_t id) { return absl::StrCat("b", id); }
@@ -159,11 +187,16 @@ std::string Text(const v1::ProgramOutput& output) {
   return output.has_integer() ? Text(output.integer()) : "none";
 }
 
-std::string BindingText(const v1::Artifact& artifact, const v1::SymbolBinding& binding) {
-  const v1::Symbol& symbol = artifact.symbols(binding.symbol());
-  return absl::StrCat("s", binding.symbol(), " = ",
-                      binding.has_dim() ? absl::StrCat("size ", binding.dim(), " of ") : "",
-                      "input ", binding.input(), ", from ", symbol.min(), " to ", symbol.max());
+// "s0 = size 1 of input 0, from 2 to 64"
+std::string SymbolText(const v1::Artifact& artifact, uint32_t number, const std::string& source) {
+  const v1::Symbol& symbol = artifact.symbols(static_cast<int>(number));
+  return absl::StrCat("s", number, " = ", source, ", from ", symbol.min(), " to ", symbol.max(),
+                      "\n");
+}
+
+std::string SourceOf(const v1::SymbolBinding& binding) {
+  return absl::StrCat(binding.has_dim() ? absl::StrCat("size ", binding.dim(), " of ") : "",
+                      "input ", binding.input());
 }
 
 }  // namespace
@@ -177,7 +210,11 @@ std::string ToString(const v1::Artifact& artifact) {
                     StorageText(artifact, buffer), "\n");
   }
   for (const v1::SymbolBinding& binding : artifact.bindings()) {
-    absl::StrAppend(&text, BindingText(artifact, binding), "\n");
+    text += SymbolText(artifact, binding.symbol(), SourceOf(binding));
+  }
+  for (int i = 0; i < artifact.symbols_size(); ++i) {
+    if (!artifact.symbols(i).has_definition()) continue;
+    text += SymbolText(artifact, static_cast<uint32_t>(i), Text(artifact.symbols(i).definition()));
   }
   absl::StrAppend(&text, "workspace: ", Text(artifact.workspace_bytes()), " bytes");
   if (artifact.has_standalone_bytes()) {

@@ -20,6 +20,7 @@ class Verifier {
     for (const v1::SymbolBinding& binding : plan_.bindings()) {
       TENSORD_RETURN_IF_ERROR(Binding(binding));
     }
+    TENSORD_RETURN_IF_ERROR(EachSymbolHasAValue());
     for (int i = 0; i < plan_.buffers_size(); ++i) TENSORD_RETURN_IF_ERROR(Buffer(i));
     for (int i = 0; i < plan_.steps_size(); ++i) {
       if (!IsOfLastKernel(i)) EndOverwritten();
@@ -61,6 +62,17 @@ class Verifier {
                             : input.kind_case() == v1::Input::kSize;
     return exists ? absl::OkStatus()
                   : Broken("symbol ", binding.symbol(), " is bound by what its input lacks");
+  }
+
+  absl::Status EachSymbolHasAValue() const {
+    std::set<uint32_t> bound;
+    for (const v1::SymbolBinding& binding : plan_.bindings()) bound.insert(binding.symbol());
+    for (int i = 0; i < plan_.symbols_size(); ++i) {
+      if (plan_.symbols(i).has_definition() == bound.contains(static_cast<uint32_t>(i))) {
+        return Broken("symbol ", i, " is neither read from an input nor defined, or both");
+      }
+    }
+    return absl::OkStatus();
   }
 
   // ---- Buffers

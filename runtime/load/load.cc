@@ -81,7 +81,12 @@ TensordError BuildInputs(const v1::Artifact& artifact, TensordProgram* program) 
 
 TensordError BuildSymbols(const v1::Artifact& artifact, TensordProgram* program) {
   for (const v1::Symbol& symbol : artifact.symbols()) {
-    program->symbols.push_back({symbol.min(), symbol.max(), UINT32_MAX, -1});
+    const auto number = static_cast<uint32_t>(program->symbols.size());
+    program->symbols.push_back({symbol.min(), symbol.max(), UINT32_MAX, -1, std::nullopt});
+    if (!symbol.has_definition()) continue;
+    Definition& definition = program->symbols.back().definition.emplace();
+    TENSORD_TRY(Prefixed("symbol " + std::to_string(number),
+                         Definition::Make(symbol.definition(), number, &definition)));
   }
   for (const v1::SymbolBinding& binding : artifact.bindings()) {
     if (binding.symbol() >= program->symbols.size() || binding.input() >= program->inputs.size()) {
@@ -98,7 +103,7 @@ TensordError BuildSymbols(const v1::Artifact& artifact, TensordProgram* program)
     symbol.dim = binding.has_dim() ? static_cast<int32_t>(binding.dim()) : -1;
   }
   for (size_t i = 0; i < program->symbols.size(); ++i) {
-    if (program->symbols[i].input == UINT32_MAX) {
+    if (program->symbols[i].input == UINT32_MAX && !program->symbols[i].definition) {
       return Fail(TENSORD_CORRUPT, "symbol " + std::to_string(i) + " is bound to no input");
     }
   }

@@ -5,16 +5,10 @@
 #include <string>
 
 namespace tensord::runtime {
-namespace {
-// Operands alive at once while a postfix expression runs. An n-ary operator is folded pairwise, so
-// the depth of the stack is the depth of the tree plus one.
-constexpr uint32_t kMaxDepth = 62;
-constexpr uint32_t kStack = kMaxDepth + 2;
-}  // namespace
 
 TensordError ExprTable::Emit(const v1::SymExpr& expr, uint32_t depth,
                              std::vector<Instruction>* code) {
-  if (depth > kMaxDepth) return Fail(TENSORD_CORRUPT, "an expression is nested too deeply");
+  if (depth > kMaxExprDepth) return Fail(TENSORD_CORRUPT, "an expression is nested too deeply");
   switch (expr.kind_case()) {
     case v1::SymExpr::kConstant:
       code->push_back({Op::kConstant, expr.constant()});
@@ -83,7 +77,7 @@ bool ExprTable::Apply(Op op, int64_t left, int64_t right, int64_t* result) {
 
 bool ExprTable::Execute(std::span<const Instruction> code, const int64_t* symbols,
                         int64_t* result) const {
-  int64_t stack[kStack];
+  int64_t stack[kExprStack];
   size_t top = 0;
   for (const Instruction& instruction : code) {
     if (instruction.op == Op::kConstant) {

@@ -18,6 +18,11 @@ namespace tensord::runtime {
 
 using Slot = uint32_t;
 
+// How deep an expression or a definition nests. Operands alive at once while its postfix code runs:
+// an operation of any number of operands is folded pairwise, so one more than its tree is deep.
+inline constexpr uint32_t kMaxExprDepth = 62;
+inline constexpr uint32_t kExprStack = kMaxExprDepth + 2;
+
 class ExprTable {
  public:
   // Slots [0, num_symbols) are the symbols' values.

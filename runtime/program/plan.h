@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/program/definition.h"
 #include "runtime/program/device.h"
 #include "runtime/program/expr.h"
 #include "runtime/torch/torch_shim.h"
@@ -64,8 +66,9 @@ struct InputPlan {
 
 struct SymbolPlan {
   int64_t min, max;
-  uint32_t input;
-  int32_t dim;  // -1: the input is the integer
+  uint32_t input;  // of what has no definition
+  int32_t dim;     // -1: the input is the integer
+  std::optional<Definition> definition;
 };
 
 // The part of a launch that every kind of device has; the rest is the Device's.

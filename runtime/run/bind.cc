@@ -92,22 +92,34 @@ TensordError CheckTensor(const CallState& state, size_t number, const Actual& ac
   return InputDiffers(state, number, true);
 }
 
+// The value of a symbol that an input shows, or that is defined by those before it.
+TensordError ReadSymbol(const CallState& state, const Actual* actuals, size_t number,
+                        int64_t* value) {
+  const TensordProgram& program = *state.program;
+  const SymbolPlan& symbol = program.symbols[number];
+  const bool shown = !symbol.definition;
+  if (shown) {
+    *value = symbol.dim < 0 ? state.inputs[symbol.input].integer
+                            : actuals[symbol.input].sizes[symbol.dim];
+  } else if (!symbol.definition->Evaluate(state.own_values.data(), value)) {
+    return Fail(TENSORD_INVALID, "a size that is computed from others is no integer of 64 bits");
+  }
+  // A symbol without bounds has none recorded.
+  if (symbol.max != 0 && (*value < symbol.min || *value > symbol.max)) {
+    return Fail(TENSORD_INVALID,
+                (shown ? Named(program, symbol.input) + ": size " : "a size computed from others: ") +
+                    std::to_string(*value) + " is outside [" + std::to_string(symbol.min) + ", " +
+                    std::to_string(symbol.max) + "], as compiled");
+  }
+  return TENSORD_OK;
+}
+
 // Reads the symbols from the inputs and evaluates every expression.
 TensordError EvaluateSymbols(CallState& state, const Actual* actuals) {
   const TensordProgram& program = *state.program;
   state.own_values.assign(program.exprs.values().begin(), program.exprs.values().end());
   for (size_t i = 0; i < program.symbols.size(); ++i) {
-    const SymbolPlan& symbol = program.symbols[i];
-    const int64_t value = symbol.dim < 0 ? state.inputs[symbol.input].integer
-                                         : actuals[symbol.input].sizes[symbol.dim];
-    // A symbol without bounds has none recorded.
-    if (symbol.max != 0 && (value < symbol.min || value > symbol.max)) {
-      return Fail(TENSORD_INVALID, Named(program, symbol.input) + ": size " +
-                                       std::to_string(value) + " is outside [" +
-                                       std::to_string(symbol.min) + ", " +
-                                       std::to_string(symbol.max) + "], as compiled");
-    }
-    state.own_values[i] = value;
+    TENSORD_TRY(ReadSymbol(state, actuals, i, &state.own_values[i]));
   }
   if (!program.exprs.Evaluate(state.own_values.data())) {
     return Fail(TENSORD_INVALID, "a size overflows or divides by zero for these inputs");

@@ -22,7 +22,7 @@ from ..v1 import frame_pb2
 
 log = logging.getLogger("tensord")
 
-FORMAT = 5  # kFrameFormat of base/version.h
+FORMAT = 6  # kFrameFormat of base/version.h
 
 # What torch's capture reads of the environment. What tensord's passes read there is in the options.
 _PREFIXES = ("TORCHDYNAMO_", "TORCH_COMPILE_", "AOT_")

@@ -98,9 +98,13 @@ def least_of(shape_env: Any, expression: Any) -> Any:
     return shape_env.bound_sympy(expression).lower
 
 
-def symbol_range(shape_env: Any, symbol: Any) -> tuple[Any, Any]:
-    """The inclusive range of a symbol as sympy numbers; infinite where nothing is known."""
-    bounds = shape_env.var_to_range[symbol]
+def range_of(shape_env: Any, expression: Any) -> tuple[Any, Any]:
+    """The inclusive range of a symbol or an expression as sympy numbers; infinite where nothing is
+    known."""
+    if expression.is_Symbol:
+        bounds = shape_env.var_to_range[expression]
+    else:
+        bounds = shape_env.bound_sympy(expression)
     return bounds.lower, bounds.upper
 
 

@@ -317,8 +317,9 @@ class Exporter:
     # -- checks -------------------------------------------------------------------------------
 
     def check_bound(self) -> None:
-        """Every symbol must be a size of an input by itself: that is where a call finds it."""
-        bound: set[int] = set()
+        """Every symbol without a definition must be a size of an input by itself: that is where a
+        call finds it."""
+        bound = {i for i, one in enumerate(self.graph.symbols) if one.HasField("definition")}
         for entry in self.graph.inputs:
             sizes = [entry.size] if entry.HasField("size") else entry.tensor.sizes
             bound.update(s.symbol for s in sizes if s.HasField("symbol"))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of SymExpr messages."""
+"""The values of SymExpr and Definition messages."""
 
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,19 @@ _OPERATIONS: dict[int, Callable[[int, int], int]] = {
     graph_pb2.SymOp.MOD: operator.mod,
     graph_pb2.SymOp.MIN: min,
     graph_pb2.SymOp.MAX: max,
+}
+_REAL_OPERATIONS: dict[int, Callable[..., float]] = {
+    graph_pb2.RealOp.ADD: lambda *args: functools.reduce(operator.add, args),
+    graph_pb2.RealOp.MUL: lambda *args: functools.reduce(operator.mul, args),
+    graph_pb2.RealOp.DIV: operator.truediv,
+    graph_pb2.RealOp.POW: math.pow,
+    graph_pb2.RealOp.SQRT: math.sqrt,
+}
+_ROUNDINGS: dict[int, Callable[[float], int]] = {
+    graph_pb2.Definition.TRUNC: math.trunc,
+    graph_pb2.Definition.FLOOR: math.floor,
+    graph_pb2.Definition.CEIL: math.ceil,
+    graph_pb2.Definition.NEAREST: round,
 }
 
 
@@ -42,3 +56,29 @@ def evaluate(expression: graph_pb2.SymExpr, symbols: Sequence[int]) -> int:
         return functools.reduce(operation, values)
     except ZeroDivisionError as error:
         raise ValueError("an expression divides by zero") from error
+
+
+def evaluate_definition(definition: graph_pb2.Definition, symbols: Sequence[int]) -> int:
+    """The value of a defined symbol, where those before it have these.
+
+    Raises ValueError for what the wire cannot mean, and where the value is no integer.
+    """
+    rounded = _ROUNDINGS.get(definition.rounding)
+    if rounded is None:
+        raise ValueError(f"a rounding {definition.rounding} is not known")
+    try:
+        return rounded(_real(definition.real, symbols))
+    except (OverflowError, ZeroDivisionError, TypeError) as error:
+        raise ValueError(f"a definition has no value: {error}") from error
+
+
+def _real(real: graph_pb2.RealExpr, symbols: Sequence[int]) -> float:
+    kind = real.WhichOneof("kind")
+    if kind == "constant":
+        return real.constant
+    if kind == "integer":
+        return float(evaluate(real.integer, symbols))
+    operation = _REAL_OPERATIONS.get(real.op.kind)
+    if operation is None or not real.op.args:
+        raise ValueError(f"an operation {real.op.kind} of real numbers is not known")
+    return operation(*(_real(one, symbols) for one in real.op.args))

@@ -2,7 +2,8 @@
 """Symbolic sizes: sympy expressions of torch's ShapeEnv to SymExpr of graph.proto.
 
 Symbols are numbered by their first appearance in the graph's inputs, sizes first, so that the names
-that torch gives them never reach the wire.
+that torch gives them never reach the wire. Behind them come rounded real numbers (definitions.py):
+each is a symbol with a definition.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import torch
 from .. import torch_compat
 from ..errors import ExportError
 from ..v1 import graph_pb2
+from .definitions import as_quotient, definition_of
+from .expressions import evaluate_definition
 
 _MOST = 2**63 - 1
 _LEAST = -(2**63)
@@ -39,7 +42,8 @@ class Symbols:
 
     def __init__(self, shape_env: Any) -> None:
         self._shape_env = shape_env
-        self._numbers: dict[sympy.Symbol, int] = {}
+        self._numbers: dict[sympy.Expr, int] = {}
+        self._definitions: dict[sympy.Expr, graph_pb2.Definition] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -69,16 +73,24 @@ class Symbols:
 
     def protos(self) -> list[graph_pb2.Symbol]:
         """Graph.symbols."""
-        result = []
-        for symbol in self._numbers:
-            low, high = torch_compat.symbol_range(self._shape_env, symbol)
+        result: list[graph_pb2.Symbol] = []
+        for e in self._numbers:
+            low, high = torch_compat.range_of(self._shape_env, e)
             least, most = _bound(low, _LEAST), _bound(high, _MOST)
-            hint = torch_compat.symbol_hint(self._shape_env, symbol)
-            from_data = hint is None
-            if hint is None:
-                hint = max(least, min(most, _DATA_SIZE_HINT))
-            entry = graph_pb2.Symbol(hint=hint, min=least, max=most, from_data=from_data)
-            result.append(entry)
+            definition = self._definitions.get(e)
+            if definition is None:
+                hint = torch_compat.symbol_hint(self._shape_env, e)
+                from_data = hint is None
+            else:
+                hint = _hint_of(definition, result)
+                from_data = any(result[self._numbers[s]].from_data for s in e.free_symbols)
+            if from_data or hint is None:
+                hint = max(least, min(most, _DATA_SIZE_HINT if hint is None else hint))
+            result.append(
+                graph_pb2.Symbol(
+                    hint=hint, min=least, max=most, from_data=from_data, definition=definition
+                )
+            )
         return result
 
     def _convert(self, e: Any) -> graph_pb2.SymExpr:
@@ -104,16 +116,24 @@ class Symbols:
             raise ExportError(f"a size divided by {e}, which may be negative, has no form")
         return divisor if least > 0 else self.op(_MAX, [constant(1), divisor])
 
-    def is_negative(self, e: Any) -> bool:
-        """Whether what is rounded towards zero is below it. ExportError where it may be either."""
+    def is_negative(self, e: Any) -> bool | None:
+        """Whether an integer is always below 0; None where it may be or not."""
         if e.is_nonnegative or e.is_negative:  # by what its symbols are
             return bool(e.is_negative)
-        if self._shape_env is not None:
-            if torch_compat.least_of(self._shape_env, e) >= 0:
-                return False
-            if torch_compat.least_of(self._shape_env, -e) >= 0:
-                return True
-        raise ExportError(f"a part of {e}, which may be negative, has no form")
+        if self._shape_env is None:
+            return None
+        if torch_compat.least_of(self._shape_env, e) >= 0:
+            return False
+        return True if torch_compat.least_of(self._shape_env, -e) > 0 else None
+
+    def defined(self, e: Any) -> graph_pb2.SymExpr:
+        """The symbol that is defined as a rounded real number. ExportError where no definition says
+        that number."""
+        if e not in self._numbers:
+            definition = definition_of(e, self._convert)
+            self._definitions[e] = definition
+            self._numbers[e] = len(self._numbers)
+        return graph_pb2.SymExpr(symbol=self._numbers[e])
 
     def op(
         self, kind: graph_pb2.SymOp.Kind, arguments: list[graph_pb2.SymExpr]
@@ -134,6 +154,13 @@ def _expression(value: torch.SymInt) -> Any:
     # What the guards know to divide evenly may cancel: n // (n // 2) is 2 where n is even.
     simple = shape_env.simplify(expression)
     return simple if simple.is_Integer or simple.is_Symbol else expression
+
+
+def _hint_of(definition: graph_pb2.Definition, symbols: list[graph_pb2.Symbol]) -> int | None:
+    try:
+        return evaluate_definition(definition, [symbol.hint for symbol in symbols])
+    except ValueError:
+        return None  # where hints of data divide by zero
 
 
 def _bound(value: Any, otherwise: int) -> int:
@@ -173,19 +200,24 @@ def _ceil_div(s: Symbols, e: Any) -> graph_pb2.SymExpr:
 
 
 def _rounded(s: Symbols, e: Any) -> graph_pb2.SymExpr:
-    """math.ceil, math.floor or int of a quotient of integers, which is a float in between: the same
-    for numerators below 2**53, and sizes are."""
-    (quotient,) = e.args
-    if type(quotient).__name__ != "IntTrueDiv":
-        raise ExportError(f"the size {e} has no form on the wire ({type(e).__name__})")
-    a, b = quotient.args
-    up = type(e).__name__ == "CeilToInt"
+    """math.ceil, math.floor or int of a number: a whole division where it is one, and otherwise a
+    symbol of its own."""
+    (real,) = e.args
+    quotient = as_quotient(real)
+    if quotient is None:
+        return s.defined(e)
+    dividend, divisor = quotient
+    if s.is_negative(divisor) is not False:
+        return s.defined(e)
+    up: bool | None = type(e).__name__ == "CeilToInt"
     if type(e).__name__ == "TruncToInt":
-        up = s.is_negative(a)
-    divisor, numerator = s.divisor(b), s._convert(a)
+        up = s.is_negative(dividend)
+    if up is None:
+        return s.defined(e)
+    by, numerator = s.divisor(divisor), s._convert(dividend)
     if not up:
-        return s.op(_FLOOR_DIV, [numerator, divisor])
-    negated = s.op(_FLOOR_DIV, [s.op(_MUL, [constant(-1), numerator]), divisor])
+        return s.op(_FLOOR_DIV, [numerator, by])
+    negated = s.op(_FLOOR_DIV, [s.op(_MUL, [constant(-1), numerator]), by])
     return s.op(_MUL, [constant(-1), negated])
 
 
@@ -213,6 +245,7 @@ _RULES: dict[str, Callable[[Symbols, Any], graph_pb2.SymExpr]] = {
     "CeilToInt": _rounded,
     "FloorToInt": _rounded,
     "TruncToInt": _rounded,
+    "RoundToInt": lambda s, e: s.defined(e),
     "Identity": lambda s, e: s._convert(e.args[0]),
     "LShift": lambda s, e: _shift(s, e, _MUL),
     "RShift": lambda s, e: _shift(s, e, _FLOOR_DIV),

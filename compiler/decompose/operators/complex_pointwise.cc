@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise operators of complex numbers, by their parts. Real operands beside complex ones have an
 // imaginary part of zero. The formulas are in complex.h.
+#include <absl/strings/str_cat.h>
+
 #include <array>
 #include <optional>
 
@@ -31,6 +33,10 @@ struct PartsOfCall {
 };
 
 absl::StatusOr<PartsOfCall> SplitOperands(Builder& b, Operands operands, DType dtype) {
+  if (!IsComplex(dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("complex numbers become ", DTypeName(dtype), ", no complex type"));
+  }
   PartsOfCall split{.part = PartType(dtype)};
   for (const Operand& operand : operands) {
     if (IsNone(operand)) continue;
