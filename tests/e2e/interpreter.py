@@ -26,6 +26,19 @@ _SYM_OPS = {
     pb.SymOp.MIN: min,
     pb.SymOp.MAX: max,
 }
+_REAL_OPS = {
+    pb.RealOp.ADD: sum,
+    pb.RealOp.MUL: math.prod,
+    pb.RealOp.DIV: lambda a: a[0] / a[1],
+    pb.RealOp.POW: lambda a: a[0] ** a[1],
+    pb.RealOp.SQRT: lambda a: math.sqrt(a[0]),
+}
+_ROUNDINGS = {
+    pb.Definition.TRUNC: int,
+    pb.Definition.FLOOR: math.floor,
+    pb.Definition.CEIL: math.ceil,
+    pb.Definition.NEAREST: round,
+}
 
 
 def size_of(expr: pb.SymExpr, symbols: dict[int, int]) -> int:
@@ -49,7 +62,20 @@ def bind(graph: pb.Graph, arguments: list[Any]) -> dict[int, int]:
         for expr, value in pairs:
             if expr.HasField("symbol"):
                 symbols.setdefault(expr.symbol, value)
+    for number, symbol in enumerate(graph.symbols):
+        if symbol.HasField("definition"):
+            real = _real_of(symbol.definition.real, symbols)
+            symbols[number] = _ROUNDINGS[symbol.definition.rounding](real)
     return symbols
+
+
+def _real_of(real: pb.RealExpr, symbols: dict[int, int]) -> float:
+    kind = real.WhichOneof("kind")
+    if kind == "constant":
+        return real.constant
+    if kind == "integer":
+        return float(size_of(real.integer, symbols))
+    return _REAL_OPS[real.op.kind]([_real_of(one, symbols) for one in real.op.args])
 
 
 def check_meta(meta: pb.TensorMeta, tensor: torch.Tensor, symbols: dict[int, int]) -> None:

@@ -131,7 +131,7 @@ class B:
 
 class Builder:
     def __init__(self, store):
-        self.a = a.Artifact(format_version=5, target=a.Target(cpu=a.CpuTarget(isa=a.ISA_SCALAR)))
+        self.a = a.Artifact(format_version=6, target=a.Target(cpu=a.CpuTarget(isa=a.ISA_SCALAR)))
         self.a.modules.add(
             kind=a.Module.SHARED_OBJECT, sha256=store.digest, size=len(store.content)
         )
@@ -187,6 +187,11 @@ def symbolic_artifact(store):
     b = Builder(store)
     b.a.symbols.add(hint=8, min=2, max=1 << 40)
     b.a.symbols.add(hint=3, min=2, max=100)
+    product = g.RealOp(
+        kind=g.RealOp.MUL, args=[g.RealExpr(constant=1.7), g.RealExpr(integer=sym(0))]
+    )
+    scaled = g.Definition(rounding=g.Definition.TRUNC, real=g.RealExpr(op=product))
+    b.a.symbols.add(hint=13, min=2, max=1700, definition=scaled)
     b.a.inputs.add(size=sym(1), name="k")
     b.a.bindings.add(symbol=0, input=1, dim=0)
     b.a.bindings.add(symbol=1, input=0)
@@ -202,4 +207,5 @@ def symbolic_artifact(store):
     b.call("aten::add_.Scalar", [out, sym(0), 1], [out])
     b.output(out)
     b.a.outputs.add(integer=total)
+    b.a.outputs.add(integer=sym(2))
     return b.a

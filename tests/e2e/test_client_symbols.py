@@ -13,9 +13,11 @@ import pytest
 import sympy
 import tensord
 import torch
+from google.protobuf import json_format
 from real_daemon import RealDaemon
 from tensord.errors import ExportError
 from tensord.v1 import graph_pb2
+from tensord.wire.expressions import evaluate_definition
 from tensord.wire.symbols import Symbols
 from torch.utils._sympy import functions
 
@@ -23,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 import expression_vectors
 
 VECTORS = json.loads(expression_vectors.OUT.read_text())
+DEFINITIONS = json.loads(expression_vectors.DEFINITIONS_OUT.read_text())
 NAMES = {
     "a": sympy.Symbol("a", integer=True, positive=True),
     "b": sympy.Symbol("b", integer=True, positive=True),
@@ -36,6 +39,12 @@ NAMES = {
             "CeilToInt",
             "FloorToInt",
             "TruncToInt",
+            "RoundToInt",
+            "ToFloat",
+            "FloatPow",
+            "FloatTrueDiv",
+            "OpaqueUnaryFn_sqrt",
+            "OpaqueUnaryFn_log2",
         )
     },
     "Min": sympy.Min,
@@ -53,10 +62,22 @@ def form_of(expression: graph_pb2.SymExpr) -> object:
     return (graph_pb2.SymOp.Kind.Name(op.kind), *(form_of(a) for a in op.args))
 
 
-def _written(expression: str) -> object:
+def _symbols() -> Symbols:
     symbols = Symbols(None)
     symbols._numbers = {NAMES["a"]: 0, NAMES["b"]: 1}
-    return form_of(symbols._convert(sympy.sympify(expression, NAMES)))
+    return symbols
+
+
+def _written(expression: str) -> object:
+    return form_of(_symbols()._convert(sympy.sympify(expression, NAMES)))
+
+
+def _defined(expression: str) -> graph_pb2.Definition:
+    symbols = _symbols()
+    written = symbols._convert(sympy.sympify(expression, NAMES))
+    assert written.symbol == 2
+    (definition,) = symbols._definitions.values()
+    return definition
 
 
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v["sympy"]], ids=lambda v: v["sympy"])
@@ -80,11 +101,64 @@ def test_rounded_quotients_are_whole_divisions(
         assert expression_vectors.value_of(written, {"a": a, "b": 7}) == rounds(exact / 32)
 
 
-def test_what_may_be_rounded_either_way_is_refused() -> None:
-    with pytest.raises(ExportError, match="may be negative"):
-        _written("TruncToInt(IntTrueDiv(a - b, 32))")
+@pytest.mark.parametrize("vector", [v for v in DEFINITIONS if v["sympy"]], ids=lambda v: v["sympy"])
+def test_definitions_mean_the_same_on_the_wire(vector: dict) -> None:
+    definition = _defined(vector["sympy"])
+    assert definition == json_format.ParseDict(vector["definition"], graph_pb2.Definition())
+    for result in vector["results"]:
+        assert evaluate_definition(definition, result["symbols"]) == result["result"]
+
+
+@pytest.mark.parametrize("vector", DEFINITIONS, ids=range(len(DEFINITIONS)))
+def test_what_a_definition_gives_a_client(vector: dict) -> None:
+    definition = json_format.ParseDict(vector["definition"], graph_pb2.Definition())
+    for result in vector["results"]:
+        if result["result"] is not None:
+            assert evaluate_definition(definition, result["symbols"]) == result["result"]
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5, 1.5, 0.75, -1.25])
+@pytest.mark.parametrize(
+    ("name", "rounds"), [("CeilToInt", math.ceil), ("FloorToInt", math.floor), ("TruncToInt", int)]
+)
+def test_multiples_by_few_bits_are_whole_divisions(
+    name: str, rounds: Callable[[float], int], factor: float
+) -> None:
+    written = _written(f"{name}({factor}*ToFloat(a))")
+    for a in (1, 2, 3, 31, 1000):
+        value = expression_vectors.value_of(written, {"a": a, "b": 7})
+        assert value == rounds(factor * a)
+
+
+def test_what_may_be_rounded_either_way_is_defined() -> None:
+    assert _defined("TruncToInt(IntTrueDiv(a - b, 32))").rounding == graph_pb2.Definition.TRUNC
+    # One symbol, however often it is met.
+    symbols = _symbols()
+    twice = sympy.sympify("TruncToInt(1.7*ToFloat(a)) * b + TruncToInt(1.7*ToFloat(a))", NAMES)
+    symbols._convert(twice)
+    assert len(symbols._definitions) == 1
     with pytest.raises(ExportError, match="no form on the wire"):
-        _written("CeilToInt(IntTrueDiv(a, 32) * 2.5)")
+        _written("CeilToInt(OpaqueUnaryFn_log2(ToFloat(a)))")
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.7])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_upsampling_by_a_factor_is_compiled(
+    tensord_daemon: RealDaemon, mode: str, factor: float
+) -> None:
+    def upsampled(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x.relu(), scale_factor=factor, mode=mode).tanh()
+
+    compiled = torch.compile(upsampled, backend="tensord", dynamic=True)
+    for height in (9, 12, 31):
+        x = torch.randn(2, 3, height, height + 5, requires_grad=True)
+        result, expected = compiled(x), upsampled(x)
+        torch.testing.assert_close(result, expected)
+        weights = torch.randn_like(expected)
+        (gradient,) = torch.autograd.grad(result, x, weights)
+        torch.testing.assert_close(gradient, torch.autograd.grad(expected, x, weights)[0])
+    stats = tensord.stats()
+    assert (stats["fallbacks"], stats["call_backs"]) == (0, 0)
 
 
 def test_a_size_that_is_rounded_up(tensord_daemon: RealDaemon) -> None:

@@ -55,6 +55,10 @@ def test_vectors_are_what_their_script_writes(vectors: ModuleType) -> None:
     assert vectors.OUT.read_text() == vectors.text()
 
 
+def test_vectors_of_definitions_are_what_their_script_writes() -> None:
+    assert expression_vectors.DEFINITIONS_OUT.read_text() == expression_vectors.definitions_text()
+
+
 def test_a_case_does_not_depend_on_others() -> None:
     def silu_behind(*others: Any) -> dict:
         family = recorder.start_family()

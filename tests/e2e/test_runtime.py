@@ -153,11 +153,13 @@ def test_symbolic_sizes(load, store):
     program = load(symbolic_artifact(store))
     for n, k in [(8, 3), (2, 2), (1000, 7)]:
         x = torch.randn(n, k)
-        out, total = program(k, x)
+        out, total, scaled = program(k, x)
         torch.testing.assert_close(out, (x + 2 + n).reshape(k, n))
-        assert total == n * k
+        assert (total, scaled) == (n * k, int(1.7 * n))
     with pytest.raises(runtime.TensordRuntimeError, match="outside"):
         program(1, torch.randn(8, 1))
+    with pytest.raises(runtime.TensordRuntimeError, match=r"computed from others: 1701 is outside"):
+        program(3, torch.randn(1001, 3))
     with pytest.raises(runtime.TensordRuntimeError, match=r"'x': expected .*got") as caught:
         program(4, torch.randn(8, 3))
     assert caught.value.code == runtime.INVALID

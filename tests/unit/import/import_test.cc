@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "compiler/import/expression.h"
 #include "compiler/sym/expr_proto.h"
 #include "tests/unit/testing/graph_builder.h"
@@ -98,6 +100,66 @@ TEST(ImportTest, SymbolsAreBoundAndInRange) {
   unknown.set_symbol(3);
   i.Input({Dim(unknown)});
   EXPECT_THAT(ErrorOf(i.graph()), HasSubstr("input 0: expression names symbol 3 of 0"));
+}
+
+TEST(ImportTest, DefinedSymbolsNeedNoInput) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(8);
+  g.Input({s});
+  const Dim scaled = g.Symbol(/*hint=*/13, /*min=*/0);
+  v1::Definition& definition = *g.graph().mutable_symbols(1)->mutable_definition();
+  definition.set_rounding(v1::Definition::TRUNC);
+  v1::RealOp& product = *definition.mutable_real()->mutable_op();
+  product.set_kind(v1::RealOp::MUL);
+  product.add_args()->set_constant(1.7);
+  product.add_args()->mutable_integer()->set_symbol(0);
+  const v1::Definition sound = definition;
+  EXPECT_EQ(ErrorOf(g.graph()), "accepted");
+  struct Case {
+    const char* message;
+    void (*damage)(v1::Definition* definition);
+  };
+  const Case cases[] = {
+      {"rounds in an unknown way", [](v1::Definition* d) { d->clear_rounding(); }},
+      {"is empty", [](v1::Definition* d) { d->mutable_real()->mutable_op()->add_args(); }},
+      {"the wrong number of operands",
+       [](v1::Definition* d) { d->mutable_real()->mutable_op()->set_kind(v1::RealOp::SQRT); }},
+      {"an unknown operation",
+       [](v1::Definition* d) {
+         d->mutable_real()->mutable_op()->set_kind(static_cast<v1::RealOp::Kind>(77));
+       }},
+      {"a constant that is not finite",
+       [](v1::Definition* d) {
+         d->mutable_real()->mutable_op()->mutable_args(0)->set_constant(
+             std::numeric_limits<double>::infinity());
+       }},
+      // Only symbols before it: no order but that of the numbers gives all of them values.
+      {"names symbol 1 of 1",
+       [](v1::Definition* d) {
+         d->mutable_real()->mutable_op()->mutable_args(1)->mutable_integer()->set_symbol(1);
+       }},
+      {"is nested too deeply",
+       [](v1::Definition* d) {
+         for (int i = 0; i < 40; ++i) {
+           const v1::RealExpr inner = d->real();
+           d->mutable_real()->mutable_op()->Clear();
+           d->mutable_real()->mutable_op()->set_kind(v1::RealOp::SQRT);
+           *d->mutable_real()->mutable_op()->add_args() = inner;
+         }
+       }},
+      {"has too many parts",
+       [](v1::Definition* d) {
+         for (int i = 0; i < 600; ++i) {
+           d->mutable_real()->mutable_op()->add_args()->set_constant(1);
+         }
+       }},
+  };
+  for (const Case& c : cases) {
+    definition = sound;
+    c.damage(&definition);
+    EXPECT_THAT(ErrorOf(g.graph()), HasSubstr("symbol 1: "));
+    EXPECT_THAT(ErrorOf(g.graph()), HasSubstr(c.message));
+  }
 }
 
 TEST(ImportTest, TensorsAreComplete) {

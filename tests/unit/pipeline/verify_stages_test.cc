@@ -132,6 +132,9 @@ TEST_F(VerifyStagesTest, PlansNameWhatExists) {
   Plan() = sound;
   Plan().add_bindings();
   EXPECT_THAT(PlanError(), HasSubstr("a binding of symbol 0, which does not exist"));
+  Plan() = sound;
+  Plan().add_symbols();
+  EXPECT_THAT(PlanError(), HasSubstr("symbol 0 is neither read from an input nor defined"));
 }
 
 TEST_F(VerifyStagesTest, PlansReadWhatIsThere) {

@@ -42,7 +42,7 @@ inline std::string Meta(const std::string& device = "CUDA") {
 // How a plan begins that takes x and y, its buffers 0 and 1.
 inline std::string TwoInputs() {
   return R"(
-    format_version: 5
+    format_version: 6
     target { cuda { sm: 90 } }
     modules { kind: CUBIN }
     inputs { name: "x" tensor { )" +

@@ -37,7 +37,7 @@ struct Product {
   std::string dtype = "DTYPE_BFLOAT16";
 
   v1::Artifact Plan() const {
-    std::string text = "format_version: 5 target { cuda { sm: 90 } } modules { kind: CUBIN }";
+    std::string text = "format_version: 6 target { cuda { sm: 90 } } modules { kind: CUBIN }";
     std::string arguments;
     for (size_t i = 0; i < operands.size(); ++i) {
       const std::string meta = MetaOf(operands[i], dtype), number = std::to_string(i);

@@ -279,7 +279,7 @@ TEST_F(RuntimeCuda, MisalignedInputsAreCopied) {
 // x[1:7:3] of a base is written; an as_strided view reads the element before it.
 TEST_F(RuntimeCuda, MisalignedInputsThatAreWrittenAreCopiedBack) {
   v1::Artifact artifact = Parse(R"(
-    format_version: 5 target { cuda { sm: 90 } } modules { kind: CUBIN }
+    format_version: 6 target { cuda { sm: 90 } } modules { kind: CUBIN }
     inputs { name: "x" tensor { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 2 }
              strides { constant: 3 } storage_offset { constant: 1 } } }
     buffers { meta { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 2 }

@@ -95,14 +95,14 @@ TEST(ExprTable, GivesTheSharedVectors) {
   for (const auto& vector : vectors) {
     ExprTable table(2);
     Slot slot = 0;
-    ASSERT_EQ(table.Add(vector.expression, &slot), TENSORD_OK) << vector.expression.DebugString();
+    ASSERT_EQ(table.Add(vector.message, &slot), TENSORD_OK) << vector.message.DebugString();
     for (const auto& [symbols, value] : vector.results) {
       auto values = table.values();
       std::ranges::copy(symbols, values.begin());
       ASSERT_EQ(table.Evaluate(values.data()), value.has_value())
-          << vector.expression.ShortDebugString() << " of " << symbols[0] << ", " << symbols[1];
+          << vector.message.ShortDebugString() << " of " << symbols[0] << ", " << symbols[1];
       if (value) {
-        EXPECT_EQ(values[slot], *value) << vector.expression.ShortDebugString();
+        EXPECT_EQ(values[slot], *value) << vector.message.ShortDebugString();
       }
     }
   }

@@ -27,7 +27,7 @@ v1::Artifact Sample() {
       sizes { constant: 4 } sizes { constant: 8 } strides { constant: 8 } strides { constant: 1 }
       storage_offset { constant: 0 } } )";
   const std::string text = R"(
-    format_version: 5
+    format_version: 6
     target { cpu { isa: ISA_SCALAR } }
     modules { kind: SHARED_OBJECT }
     inputs { name: "x" tensor )" +
@@ -128,6 +128,8 @@ const Damage kDamages[] = {
        a.mutable_buffers(1)->mutable_meta()->mutable_sizes(0)->set_symbol(7);
      }},
     {"UnboundSymbol", "bound to no input", [](v1::Artifact& a) { a.add_symbols()->set_min(2); }},
+    {"DefinedByNothing", "symbol 0: a definition rounds",
+     [](v1::Artifact& a) { a.add_symbols()->mutable_definition(); }},
     {"BoundToAbsentDimension", "a dimension that is not there",
      [](v1::Artifact& a) {
        a.add_symbols();

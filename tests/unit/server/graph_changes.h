@@ -24,6 +24,12 @@ inline v1::Graph FullGraph() {
   symbol->set_min(2);
   symbol->set_max(100);
   symbol->set_from_data(true);
+  v1::Definition* definition = graph.add_symbols()->mutable_definition();
+  definition->set_rounding(v1::Definition::TRUNC);
+  v1::RealOp* product = definition->mutable_real()->mutable_op();
+  product->set_kind(v1::RealOp::MUL);
+  product->add_args()->set_constant(1.7);
+  product->add_args()->mutable_integer()->set_symbol(0);
   v1::Input* input = graph.add_inputs();
   input->set_name("x");
   input->set_is_parameter(true);

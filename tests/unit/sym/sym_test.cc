@@ -150,7 +150,7 @@ TEST(Evaluate, GivesTheSharedVectors) {
   for (const auto& vector : vectors) {
     for (const auto& [symbols, value] : vector.results) {
       const std::vector<Expr> sizes = {Expr::Size(0, 1, symbols[0]), Expr::Size(1, 1, symbols[1])};
-      const auto imported = compiler::ImportExpr(vector.expression, sizes);
+      const auto imported = compiler::ImportExpr(vector.message, sizes);
       if (!imported.ok()) {
         EXPECT_EQ(imported.status().code(), absl::StatusCode::kInvalidArgument);
         continue;
@@ -179,9 +179,9 @@ TEST(ToCpp, GivesTheSharedVectors) {
       "const TensordKernelArgs* args) {\n"
       "  const int64_t s0 = args->integers[0], s1 = args->integers[1];\n"
       "  int64_t* const out = static_cast<int64_t*>(args->buffers[0]);\n";
-  std::vector<const testing::ExpressionVector*> written;
+  std::vector<const testing::SizeVector<v1::SymExpr>*> written;
   for (const auto& vector : vectors) {
-    const auto imported = compiler::ImportExpr(vector.expression, sizes);
+    const auto imported = compiler::ImportExpr(vector.message, sizes);
     if (!imported.ok()) continue;
     source +=
         "  out[" + std::to_string(written.size()) + "] = " + ToCpp(*imported, SymbolName) + ";\n";
@@ -198,7 +198,7 @@ TEST(ToCpp, GivesTheSharedVectors) {
     const TensordKernelArgs args{buffers, written[0]->results[r].symbols.data(), nullptr, nullptr};
     kernel(&args);
     for (size_t i = 0; i < written.size(); ++i) {
-      EXPECT_EQ(out[i], written[i]->results[r].value) << written[i]->expression.ShortDebugString();
+      EXPECT_EQ(out[i], written[i]->results[r].value) << written[i]->message.ShortDebugString();
     }
   }
 }

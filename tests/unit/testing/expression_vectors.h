@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/golden/expression_vectors.json, which every evaluator of sizes is compared with.
+// tests/golden/expression_vectors.json and definition_vectors.json, which every evaluator of sizes is
+// compared with.
 // TENSORD_GOLDEN_DIR: the folder, from the build.
 #ifndef TENSORD_TESTS_UNIT_TESTING_EXPRESSION_VECTORS_H_
 #define TENSORD_TESTS_UNIT_TESTING_EXPRESSION_VECTORS_H_
@@ -16,22 +17,24 @@
 
 namespace tensord::testing {
 
-struct ExpressionVector {
+template <class Message>
+struct SizeVector {
   struct Result {
     std::vector<int64_t> symbols;
     std::optional<int64_t> value;  // nothing: a step overflows or divides by zero
   };
-  v1::SymExpr expression;  // over two symbols
+  Message message;  // over two symbols
   std::vector<Result> results;
 };
 
-inline std::vector<ExpressionVector> ReadExpressionVectors() {
-  std::ifstream file(TENSORD_GOLDEN_DIR "/expression_vectors.json");
-  std::vector<ExpressionVector> vectors;
+template <class Message>
+std::vector<SizeVector<Message>> ReadSizeVectors(const char* path, const char* key) {
+  std::ifstream file(path);
+  std::vector<SizeVector<Message>> vectors;
   for (const nlohmann::json& line : nlohmann::json::parse(file)) {
-    ExpressionVector& vector = vectors.emplace_back();
+    SizeVector<Message>& vector = vectors.emplace_back();
     const auto status =
-        google::protobuf::util::JsonStringToMessage(line["expression"].dump(), &vector.expression);
+        google::protobuf::util::JsonStringToMessage(line[key].dump(), &vector.message);
     if (!status.ok()) return {};
     for (const nlohmann::json& result : line["results"]) {
       vector.results.push_back({.symbols = result["symbols"]});
@@ -39,6 +42,15 @@ inline std::vector<ExpressionVector> ReadExpressionVectors() {
     }
   }
   return vectors;
+}
+
+inline std::vector<SizeVector<v1::SymExpr>> ReadExpressionVectors() {
+  return ReadSizeVectors<v1::SymExpr>(TENSORD_GOLDEN_DIR "/expression_vectors.json", "expression");
+}
+
+inline std::vector<SizeVector<v1::Definition>> ReadDefinitionVectors() {
+  return ReadSizeVectors<v1::Definition>(TENSORD_GOLDEN_DIR "/definition_vectors.json",
+                                         "definition");
 }
 
 }  // namespace tensord::testing
