@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "base/check.h"
@@ -68,9 +69,22 @@ Value Recorder::Append(Inst inst) {
   return {it->second, dtype};
 }
 
+namespace {
+
+// Towards zero. What does not fit becomes the nearest that does, and NaN 0: eager refuses to write
+// such a number, and so does the client, but no graph from outside may decide what C++ leaves open.
+int64_t WholePart(double value) {
+  constexpr double kEnd = 0x1p63;
+  if (std::isnan(value)) return 0;
+  if (value >= kEnd) return std::numeric_limits<int64_t>::max();
+  return value < -kEnd ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(value);
+}
+
+}  // namespace
+
 Value Recorder::Constant(double value, DType dtype) {
   if (IsComplex(dtype)) return Constant(part_ == 0 ? value : 0, PartType(dtype));
-  if (!IsFloating(dtype)) return ConstantInt(static_cast<int64_t>(value), dtype);
+  if (!IsFloating(dtype)) return ConstantInt(WholePart(value), dtype);
   Value result =
       Append({.kind = InstKind::kConstant, .dtype = ComputeType(dtype), .number = value});
   return ComputeType(dtype) != dtype ? Cast(result, dtype) : result;

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of types for which eager has no kernel: its error, in its words, and never a number."""
+"""Operators of types for which eager has no kernel, and numbers that a type does not have: eager's
+error, in its words, and never a number."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -94,3 +96,39 @@ def test_is_refused_as_by_eager(name: str, dtype: torch.dtype) -> None:
         function(x)
     with pytest.raises(RuntimeError, match=re.escape(str(eager.value).splitlines()[0])):
         torch.compile(function, backend="tensord")(x)
+
+
+NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "full, not a number": lambda x: torch.full((5,), math.nan, dtype=x.dtype) + x,
+    "full, infinite": lambda x: torch.full_like(x, -math.inf) + x,
+    "full, too large": lambda x: torch.full((5,), 1e30, dtype=x.dtype) + x,
+    "filled": lambda x: x.clone().fill_(math.nan) * 1,
+    "padded": lambda x: F.pad(x, (1, 1), value=math.nan),
+    "a number in the graph": lambda x: torch.scalar_tensor(math.nan, dtype=x.dtype) + x,
+    "masked": lambda x: x.masked_fill(x > 0, math.inf),
+    "by index": lambda x: x.index_fill(0, torch.tensor([0]), math.nan),
+    "scattered": lambda x: torch.scatter(x, 0, torch.tensor([0]), math.inf),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_is_refused_as_by_eager(name: str, dtype: torch.dtype) -> None:
+    x = torch.ones(5).to(dtype)
+    with pytest.raises(RuntimeError) as eager:
+        NUMBERS[name](x)
+    words = "without overflow|cannot convert float"  # Dynamo says the latter where it asks first
+    assert "without overflow" in str(eager.value)
+    with pytest.raises(RuntimeError, match=words):
+        torch.compile(NUMBERS[name], backend="tensord")(x)
+
+
+def test_numbers_that_integers_take() -> None:
+    def filled(x: Tensor) -> Tensor:
+        return (
+            torch.full_like(x, 2.7) + torch.full((5,), -1, dtype=x.dtype) + x.masked_fill(x > 0, 3)
+        )
+
+    x = torch.arange(5, dtype=torch.uint8)
+    torch.testing.assert_close(torch.compile(filled, backend="tensord")(x), filled(x))
+    assert tensord.stats()["call_backs"] == 0

@@ -113,6 +113,7 @@ from .partitioner import (
     must_save,
     subexpressions_are_kept,
 )
+from .refused_numbers import eager_refuses_number
 from .refused_types import eager_refuses, eager_refuses_node, refusing_operators
 from .split_graph import split_graph_of
 
@@ -150,6 +151,7 @@ __all__ = [
     "depends_on_data",
     "eager_refuses",
     "eager_refuses_node",
+    "eager_refuses_number",
     "effect_operators",
     "end_broken_capture",
     "errors_for_dynamo",

@@ -41,6 +41,8 @@ def operator_of(node: fx.Node) -> Any:
         raise ExportError("only inputs can be copied into")
     if torch_compat.eager_refuses_node(node):
         raise ExportError("eager has no kernel for such operands")
+    if torch_compat.eager_refuses_number(node):
+        raise ExportError("eager refuses to write such a number into integers")
     if op is torch.ops.aten.as_strided.default and _reaches_beyond(node):
         raise ExportError("it reaches beyond what the graph knows of its argument's memory")
     if op is torch.ops.aten.as_strided_scatter.default and _is_expanded(*node.args[2:4]):
