@@ -48,6 +48,7 @@ from .joint import (
     pool_offsets,
     relu_masks,
     softmax_statistics,
+    strided_bases,
 )
 from .partitioned import (
     absent_gradients,
@@ -183,6 +184,8 @@ TABLE: tuple[Pass, ...] = (
         operators=chained_norms.OPERATORS,
         counter="norms_recomputed",
     ),
+    # Views by offset, of the memory that they count from. Before a part of it is saved.
+    Pass("strided_bases", "joint", strided_bases.strided_bases, operators=strided_bases.OPERATORS),
     # Conjugates that kernels can compute with.
     Pass("complex_numbers", "joint", complex_numbers.complex_numbers),
     # Before the partitioner counts what to save, and instead of its own, which is slow to load.
@@ -225,6 +228,13 @@ TABLE: tuple[Pass, ...] = (
         counter_based_random.counter_based_random,
         operators=counter_based_random.OPERATORS,
         switch="eager_random",
+        graphs=("inference",),
+    ),
+    Pass(
+        "strided_bases",
+        "partitioned",
+        strided_bases.strided_bases,
+        operators=strided_bases.OPERATORS,
         graphs=("inference",),
     ),
     Pass("complex_numbers", "partitioned", complex_numbers.complex_numbers, graphs=("inference",)),
