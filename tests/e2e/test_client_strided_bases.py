@@ -24,6 +24,9 @@ CASES: dict[str, Function] = {
         strided(strided((x * 2)[2:], (4,), (2,), 3), (3,), (1,), 0) + y
     ),
     "of other shapes": lambda x, y: strided((x * 2).t()[1].view(-1, 1), (3,), (7,), 0) + y,
+    "copies what is before a slice": lambda x, y: (
+        torch.as_strided_copy((x * 2)[2:], (3,), (1,), 0) + y
+    ),
     "writes before a slice": lambda x, y: scattered(x.relu()[2:], y, (3,), (1,), 1) + 1,
     "writes into a slice": lambda x, y: scattered(x.relu()[2:], y, (3,), (1,), 9) + 1,
     "writes across its beginning": lambda x, y: scattered(x.relu()[2:], y, (3,), (1,), 7) + 1,

@@ -290,8 +290,11 @@ Results AsStrided(Builder& b, const Call& call) {
   const Expr end = (offset + StorageElements(sizes, strides)) * (base.view()->is_complex ? 2 : 1);
   if (!sym::MayBeSize(offset) ||
       !sym::MayBeAtMost(end, StorageElements(buffer.sizes, buffer.strides))) {
-    // What the argument is a part of may have that; the library knows.
-    return absl::UnimplementedError("reaches beyond the memory of its argument");
+    // What an input is a part of may have that; the library knows. Nobody has it of what the graph
+    // computes: its memory is the argument's alone.
+    const char* const what = "reaches beyond the memory of its argument";
+    return buffer.kind == BufferKind::kInput ? absl::UnimplementedError(what)
+                                             : absl::InvalidArgumentError(what);
   }
   return AsResults(b.AsStrided(base, sizes, strides, offset));
 }

@@ -43,6 +43,17 @@ TEST(LowerGraphRefusedTest, TypesThatEagerRefusesAreRefused) {
   EXPECT_EQ(ErrorOfTypes("aten::relu", {kLong}, {}, kLong), "accepted");
 }
 
+TEST(LowerGraphRefusedTest, ViewsOfWhatNobodyHas) {
+  GraphBuilder g;
+  const Ref x = g.Input({6, 4});
+  const Ref doubled = g.Node("aten::mul.Tensor", {x, 2.0}, g.Meta({6, 4}));
+  const Ref slice = g.Node("aten::slice.Tensor", {doubled, 0, 2, 6, 1},
+                           g.Meta({4, 4}, v1::DTYPE_FLOAT32, {4, 1}, 8));
+  // It begins where the doubled numbers do, of which a program may have the slice alone.
+  g.Output(g.Node("aten::as_strided", {slice, Ints({3}), Ints({1}), 0}, g.Meta({3})));
+  EXPECT_THAT(ErrorOf(g), HasSubstr("reaches beyond the memory of its argument"));
+}
+
 TEST(LowerGraphRefusedTest, ChecksArgumentsAgainstTheSignature) {
   GraphBuilder g;
   const Ref x = g.Input({4});

@@ -25,9 +25,9 @@ from ..insertion import (
 )
 
 _aten = torch.ops.aten
-_VIEW = _aten.as_strided.default
+_VIEWS = (_aten.as_strided.default, _aten.as_strided_copy.default)
 _SCATTER = _aten.as_strided_scatter.default
-OPERATORS = (_VIEW, _SCATTER)
+OPERATORS = (*_VIEWS, _SCATTER)
 
 
 def strided_bases(module: fx.GraphModule) -> int:
@@ -40,7 +40,7 @@ def strided_bases(module: fx.GraphModule) -> int:
         if base is None or mode is None:
             continue
         with graph.inserting_before(node):
-            replaced = (_view if node.target is _VIEW else _write)(graph, mode, node, base)
+            replaced = (_view if node.target in _VIEWS else _write)(graph, mode, node, base)
         node.replace_all_uses_with(replaced)
         graph.erase_node(node)
         count += 1
@@ -48,8 +48,8 @@ def strided_bases(module: fx.GraphModule) -> int:
 
 
 def _view(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
-    size, stride = argument(node, "size"), argument(node, "stride")
-    return insert_call(graph, mode, inherited_meta(node), _VIEW, base, size, stride, _offset(node))
+    layout = (argument(node, "size"), argument(node, "stride"), _offset(node))
+    return insert_call(graph, mode, inherited_meta(node), node.target, base, *layout)
 
 
 def _write(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
@@ -59,7 +59,7 @@ def _write(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
     rest = (argument(node, name) for name in ("src", "size", "stride"))
     whole = insert_call(graph, mode, inherited, _SCATTER, base, *rest, _offset(node))
     layout = (list(part.shape), list(part.stride()), part.storage_offset())
-    return insert_call(graph, mode, inherited, _VIEW, whole, *layout)
+    return insert_call(graph, mode, inherited, _VIEWS[0], whole, *layout)
 
 
 def _base_of(node: fx.Node) -> fx.Node | None:
@@ -76,7 +76,7 @@ def _base_of(node: fx.Node) -> fx.Node | None:
     whole, value = base.meta["val"], part.meta["val"]
     if whole.dtype != value.dtype or not _is_zero(whole.storage_offset()):
         return None
-    if node.target is _VIEW and argument(node, "storage_offset") is not None:
+    if node.target in _VIEWS and argument(node, "storage_offset") is not None:
         return base
     # What this pass writes down itself: numbers, for symbols are nodes.
     layout = (_offset(node), *value.shape, *value.stride(), value.storage_offset())
