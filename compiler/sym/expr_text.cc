@@ -2,8 +2,6 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
-#include <cstdlib>
-
 #include "compiler/sym/atoms.h"
 #include "compiler/sym/expr.h"
 
@@ -36,25 +34,25 @@ std::string ToCpp(const Expr& e, const std::function<std::string(const Atom&)>& 
   std::string text;
   for (const Term& term : e.terms()) {
     std::string product;
-    int64_t coefficient = term.coefficient;
-    const bool negative = coefficient < 0;
+    const bool negative = term.coefficient < 0;
+    // Of the least integer too, whose negative is none.
+    const uint64_t magnitude = negative ? 0 - static_cast<uint64_t>(term.coefficient)
+                                        : static_cast<uint64_t>(term.coefficient);
     if (!text.empty()) {
       text += negative ? " - " : " + ";
-      coefficient = std::abs(coefficient);
     } else if (negative) {
       text += "-";
-      coefficient = -coefficient;
     }
     for (const AtomPtr& atom : term.atoms) {
       if (!product.empty()) product += " * ";
       product += AtomToCpp(*atom, name_of);
     }
     if (term.atoms.empty()) {
-      text += absl::StrCat(coefficient);
-    } else if (coefficient == 1) {
+      absl::StrAppend(&text, magnitude);
+    } else if (magnitude == 1) {
       text += product;
     } else {
-      absl::StrAppend(&text, product, " * ", coefficient);
+      absl::StrAppend(&text, product, " * ", magnitude);
     }
   }
   return text;

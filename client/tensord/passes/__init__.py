@@ -49,6 +49,7 @@ from .joint import (
     relu_masks,
     softmax_statistics,
     strided_bases,
+    symbolic_numbers,
 )
 from .partitioned import (
     absent_gradients,
@@ -186,6 +187,8 @@ TABLE: tuple[Pass, ...] = (
     ),
     # Views by offset, of the memory that they count from. Before a part of it is saved.
     Pass("strided_bases", "joint", strided_bases.strided_bases, operators=strided_bases.OPERATORS),
+    # Real numbers that only a call knows, as tensors of one element.
+    Pass("symbolic_numbers", "joint", symbolic_numbers.symbolic_numbers),
     # Conjugates that kernels can compute with.
     Pass("complex_numbers", "joint", complex_numbers.complex_numbers),
     # Before the partitioner counts what to save, and instead of its own, which is slow to load.
@@ -236,6 +239,9 @@ TABLE: tuple[Pass, ...] = (
         strided_bases.strided_bases,
         operators=strided_bases.OPERATORS,
         graphs=("inference",),
+    ),
+    Pass(
+        "symbolic_numbers", "partitioned", symbolic_numbers.symbolic_numbers, graphs=("inference",)
     ),
     Pass("complex_numbers", "partitioned", complex_numbers.complex_numbers, graphs=("inference",)),
     Pass(

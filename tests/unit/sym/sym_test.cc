@@ -19,6 +19,7 @@ TEST(Expr, IsCanonical) {
   EXPECT_EQ((s + t) * (s - t), s * s - t * t);
   EXPECT_EQ(s * 2 - s - s, Expr(0));
   EXPECT_EQ(ToString(s * 4 + 1), "1 + s0 * 4");
+  EXPECT_EQ(ToString(Expr(std::numeric_limits<int64_t>::min())), "-9223372036854775808");
 }
 
 TEST(Expr, LoopOfExtentOneIsZero) { EXPECT_EQ(Expr::Loop(3, Expr(1)), Expr(0)); }
