@@ -108,6 +108,7 @@ FAMILIES = [
     (7, _templates(CONVERSIONS)),
     (9, _templates(VIEWS)),
     (12, shaped.VIEWS),
+    (2, shaped.NUMBERS),
     (12, shaped.INDEXING),
     (8, shaped.COMBINATIONS),
     (9, shaped.PRODUCTS),

@@ -124,10 +124,53 @@ def _as_strided(d: Draw) -> str:
     return f"torch.as_strided({x}, ({rows}, {columns}), {strides})"
 
 
+def _as_strided_elsewhere(d: Draw) -> str:
+    """Of a part of memory, what lies before it or beside."""
+    x = d.name(lambda t: t._base is not None and _is_all_of_its_memory(t._base))
+    base = d.values[x]._base
+    assert base is not None
+    rows, columns = d.rng.choice([(2, 3), (3, 2), (2, 2)])
+    if base.dtype != d.values[x].dtype or base.numel() < rows * columns:
+        raise UnfitError
+    first = d.rng.randint(0, base.numel() - rows * columns)
+    if d.rng.random() < 0.5:
+        return f"torch.as_strided({x}, ({rows}, {columns}), ({columns}, 1), {first})"
+    part = f"({rows}, {columns}), ({columns}, 1), {first}"
+    return f"torch.as_strided_scatter({x}, torch.ones({rows}, {columns}, dtype={x}.dtype), {part})"
+
+
+def _is_all_of_its_memory(x: Tensor) -> bool:
+    return x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.element_size()
+
+
+def _scaled(d: Draw) -> str:
+    """Cut to a size that is a rounded real number."""
+    x = d.any(1)
+    dim = d.values[x].dim() - 1
+    size = f"{x}.size({dim})"
+    length = d.rng.choice(
+        [f"int({size} * 0.7)", f"round({size} * 0.4)", f"int({size} ** 0.5)", f"int({size} / 1.6)"]
+    )
+    return f"{x}[..., :{length}]"
+
+
 VIEWS: list[Maker] = [
     _permute, _transpose, _reshape, _reshape, _expand, _narrow, _slice, _slice, _part, _unfold,
-    _diagonal, _as_strided,
+    _diagonal, _as_strided, _as_strided_elsewhere, _scaled,
 ]  # fmt: skip
+
+
+def _by_size(d: Draw) -> str:
+    """With a real number that is made of a size."""
+    x = d.float(1)
+    size = f"{x}.size({d.dim(x)})"
+    return d.rng.choice(
+        [f"{x} * (1 / ({size} + 1))", f"{x} + {size} / 3", f"{x} / ({size} + 2) ** 0.5",
+         f"{x} - torch.full((1,), 0.5 * {size}, dtype={x}.dtype)"]
+    )  # fmt: skip
+
+
+NUMBERS: list[Maker] = [_by_size]
 
 
 def _index(d: Draw, x: str, dim: int, shape: str) -> str:
@@ -314,8 +357,9 @@ def _norm(d: Draw) -> str:
 def _images(d: Draw) -> str:
     x = _float32(d, 4, lambda t: min(t.shape) > 0)
     height, width = d.values[x].shape[-2:]
-    texts = ["F.interpolate({x}, scale_factor=2.0)", "F.adaptive_avg_pool2d({x}, 1)",
-             "F.interpolate({x}, scale_factor=2.0, mode='bilinear')",
+    factor = d.rng.choice([2.0, 0.5, 1.5, 1.7])
+    texts = [f"F.interpolate({{x}}, scale_factor={factor})", "F.adaptive_avg_pool2d({x}, 1)",
+             f"F.interpolate({{x}}, scale_factor={factor}, mode='bilinear')",
              "F.group_norm({x}, 1, eps=0.1)"]  # fmt: skip
     if min(height, width) >= 2:
         texts += ["F.avg_pool2d({x}, 2)", "F.max_pool2d({x}, 2, 1)",
