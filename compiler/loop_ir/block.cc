@@ -71,8 +71,9 @@ Value Recorder::Append(Inst inst) {
 
 namespace {
 
-// Towards zero. What does not fit becomes the nearest that does, and NaN 0: eager refuses to write
-// such a number, and so does the client, but no graph from outside may decide what C++ leaves open.
+// Towards zero. What does not fit into 64 bits becomes the nearest that does, and NaN 0: eager
+// refuses to write such a number, and so does the client, but no graph from outside may decide what
+// C++ leaves open.
 int64_t WholePart(double value) {
   constexpr double kEnd = 0x1p63;
   if (std::isnan(value)) return 0;

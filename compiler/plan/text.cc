@@ -2,6 +2,7 @@
 #include "compiler/plan/text.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
 
 #include <string>
@@ -49,7 +50,7 @@ std::string Text(const v1::SymExpr& e) {
 
 std::string Text(const v1::RealExpr& real) {
   if (real.has_integer()) return Text(real.integer());
-  if (!real.has_op()) return absl::StrCat(real.constant());
+  if (!real.has_op()) return absl::StrFormat("%.17g", real.constant());
   const auto& args = real.op().args();
   switch (real.op().kind()) {
     case v1::RealOp::ADD:
@@ -70,8 +71,8 @@ std::string Text(const v1::RealExpr& real) {
 std::string Text(const v1::Definition& definition) {
   static constexpr const char* kRoundings[] = {"?", "trunc", "floor", "ceil", "nearest"};
   const bool known = v1::Definition::Rounding_IsValid(definition.rounding());
-  return absl::StrCat(known ? kRoundings[definition.rounding()] : "?", "(",
-                      Text(definition.real()), ")");
+  return absl::StrCat(known ? kRoundings[definition.rounding()] : "?", "(", Text(definition.real()),
+                      ")");
 }
 
 std::string BufferName(uint32_t id) { return absl::StrCat("b", id); }

@@ -68,7 +68,12 @@ class Padder {
     Matrix matrix{.value = ValueOf(arg)};
     while (const Node* node = editor_.Producer(matrix.value.first)) {
       if (!SwapsLastTwo(*node)) break;
-      matrix.value = ValueOf(Argument(*node, "self"));
+      const auto swapped = ValueOf(Argument(*node, "self"));
+      // A graph from outside may declare results that cannot be; lowering refuses it.
+      if (editor_.TypeOf(swapped).strides.size() != editor_.TypeOf(matrix.value).strides.size()) {
+        break;
+      }
+      matrix.value = swapped;
       matrix.transposed = !matrix.transposed;
     }
     const std::vector<Expr>& strides = editor_.TypeOf(matrix.value).strides;

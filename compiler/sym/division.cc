@@ -14,8 +14,8 @@ namespace {
 
 // a / b for monomials, if exact.
 std::optional<Term> DivideTerm(const Term& a, const Term& b) {
-  if (b.coefficient == 0 || a.coefficient % b.coefficient != 0) return std::nullopt;
-  Term quotient{a.coefficient / b.coefficient, a.atoms};
+  if (b.coefficient == 0 || RemainderInt(a.coefficient, b.coefficient) != 0) return std::nullopt;
+  Term quotient{FloorDivInt(a.coefficient, b.coefficient), a.atoms};
   for (const AtomPtr& atom : b.atoms) {
     auto it = std::find_if(quotient.atoms.begin(), quotient.atoms.end(),
                            [&](const AtomPtr& x) { return Compare(*x, *atom) == 0; });
@@ -381,7 +381,7 @@ Expr FloorDiv(const Expr& a, const Expr& b) {
 Expr Mod(const Expr& a, const Expr& b) {
   if (b.Is(1)) return Expr(0);
   if (a.IsConstant() && b.IsConstant()) {
-    return Expr(*a.AsConstant() - FloorDivInt(*a.AsConstant(), *b.AsConstant()) * *b.AsConstant());
+    return Expr(RemainderInt(*a.AsConstant(), *b.AsConstant()));
   }
   Expr multiple, rest;
   SplitMultiple(a, b, &multiple, &rest);

@@ -30,7 +30,7 @@ void Canonicalize(Terms& terms) {
   size_t out = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
     if (out > 0 && CompareAtoms(terms[out - 1].atoms, terms[i].atoms) == 0) {
-      terms[out - 1].coefficient += terms[i].coefficient;
+      terms[out - 1].coefficient = Sum(terms[out - 1].coefficient, terms[i].coefficient);
     } else {
       if (out > 0 && terms[out - 1].coefficient == 0) --out;
       if (out != i) terms[out] = std::move(terms[i]);
@@ -42,7 +42,7 @@ void Canonicalize(Terms& terms) {
 }
 
 Term Multiply(const Term& a, const Term& b) {
-  Term product{a.coefficient * b.coefficient, a.atoms};
+  Term product{Times(a.coefficient, b.coefficient), a.atoms};
   product.atoms.insert(product.atoms.end(), b.atoms.begin(), b.atoms.end());
   std::sort(product.atoms.begin(), product.atoms.end(),
             [](const AtomPtr& x, const AtomPtr& y) { return Compare(*x, *y) < 0; });
@@ -148,7 +148,7 @@ Expr operator+(const Expr& a, const Expr& b) {
   if (a.terms().empty()) return b;
   if (b.terms().empty()) return a;
   const auto x = a.AsConstant(), y = b.AsConstant();
-  if (x && y) return Expr(*x + *y);
+  if (x && y) return Expr(Sum(*x, *y));
   Terms terms;
   terms.reserve(a.terms().size() + b.terms().size());
   std::merge(a.terms().begin(), a.terms().end(), b.terms().begin(), b.terms().end(),
@@ -157,9 +157,9 @@ Expr operator+(const Expr& a, const Expr& b) {
 }
 
 Expr Expr::operator-() const {
-  if (const auto constant = AsConstant()) return Expr(-*constant);
+  if (const auto constant = AsConstant()) return Expr(Times(*constant, -1));
   Terms terms = *terms_;
-  for (Term& term : terms) term.coefficient = -term.coefficient;
+  for (Term& term : terms) term.coefficient = Times(term.coefficient, -1);
   return FromTerms(std::move(terms));
 }
 
@@ -169,7 +169,7 @@ Expr operator*(const Expr& a, const Expr& b) {
   if (a.Is(1)) return b;
   if (b.Is(1)) return a;
   const auto x = a.AsConstant(), y = b.AsConstant();
-  if (x && y) return Expr(*x * *y);
+  if (x && y) return Expr(Times(*x, *y));
   Terms terms;
   terms.reserve(a.terms().size() * b.terms().size());
   for (const Term& x : a.terms()) {
@@ -271,26 +271,26 @@ int64_t Evaluate(const Expr& e, const std::function<int64_t(const Atom&)>& value
     int64_t product = term.coefficient;
     for (const AtomPtr& atom : term.atoms) {
       if (IsSymbol(atom->kind)) {
-        product *= value_of(*atom);
+        product = Times(product, value_of(*atom));
         continue;
       }
       const int64_t a = Evaluate(atom->args[0], value_of), b = Evaluate(atom->args[1], value_of);
       switch (atom->kind) {
         case AtomKind::kFloorDiv:
-          product *= FloorDivInt(a, b);
+          product = Times(product, FloorDivInt(a, b));
           break;
         case AtomKind::kMod:
-          product *= a - FloorDivInt(a, b) * b;
+          product = Times(product, RemainderInt(a, b));
           break;
         case AtomKind::kMin:
-          product *= std::min(a, b);
+          product = Times(product, std::min(a, b));
           break;
         default:
-          product *= std::max(a, b);
+          product = Times(product, std::max(a, b));
           break;
       }
     }
-    sum += product;
+    sum = Sum(sum, product);
   }
   return sum;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace tensord::runtime {
 namespace {
@@ -11,16 +12,17 @@ constexpr double kEnd = 9223372036854775808.0;  // 2^63, the first that is no in
 
 }  // namespace
 
-TensordError Definition::Emit(const v1::RealExpr& real, uint32_t depth) {
+TensordError Definition::Emit(const v1::RealExpr& real, uint32_t num_symbols, uint32_t depth) {
   if (depth > kMaxExprDepth) return Fail(TENSORD_CORRUPT, "a definition is nested too deeply");
   switch (real.kind_case()) {
     case v1::RealExpr::kConstant:
       code_.push_back({.op = Op::kConstant, .constant = real.constant()});
       return TENSORD_OK;
     case v1::RealExpr::kInteger: {
-      Instruction read{.op = Op::kInteger};
-      TENSORD_TRY(integers_.Add(real.integer(), &read.slot));
-      code_.push_back(read);
+      const auto begin = static_cast<uint32_t>(integers_.size());
+      TENSORD_TRY(EmitExpr(real.integer(), num_symbols, &integers_));
+      code_.push_back(
+          {.op = Op::kInteger, .begin = begin, .end = static_cast<uint32_t>(integers_.size())});
       return TENSORD_OK;
     }
     case v1::RealExpr::kOp:
@@ -34,8 +36,8 @@ TensordError Definition::Emit(const v1::RealExpr& real, uint32_t depth) {
     int arity;  // 0: any but none
   };
   static constexpr Row kRows[] = {
-      {v1::RealOp::ADD, Op::kAdd, 0}, {v1::RealOp::MUL, Op::kMul, 0},
-      {v1::RealOp::DIV, Op::kDiv, 2}, {v1::RealOp::POW, Op::kPow, 2},
+      {v1::RealOp::ADD, Op::kAdd, 0},   {v1::RealOp::MUL, Op::kMul, 0},
+      {v1::RealOp::DIV, Op::kDiv, 2},   {v1::RealOp::POW, Op::kPow, 2},
       {v1::RealOp::SQRT, Op::kSqrt, 1},
   };
   const v1::RealOp& op = real.op();
@@ -45,27 +47,23 @@ TensordError Definition::Emit(const v1::RealExpr& real, uint32_t depth) {
     return Fail(TENSORD_CORRUPT, "a definition has an unknown operation or a wrong arity");
   }
   for (int i = 0; i < op.args_size(); ++i) {
-    TENSORD_TRY(Emit(op.args(i), depth + 1));
+    TENSORD_TRY(Emit(op.args(i), num_symbols, depth + 1));
     if (i > 0 || row->arity == 1) code_.push_back({.op = row->op});
   }
   return TENSORD_OK;
 }
 
-TensordError Definition::Make(const v1::Definition& proto, uint32_t num_symbols,
-                              Definition* made) {
-  made->integers_ = ExprTable(num_symbols);
-  made->code_.clear();
+TensordError Definition::Make(const v1::Definition& proto, uint32_t num_symbols, Definition* made) {
+  *made = {};
   made->rounding_ = proto.rounding();
   if (proto.rounding() < v1::Definition::TRUNC || proto.rounding() > v1::Definition::NEAREST) {
     return Fail(TENSORD_CORRUPT, "a definition rounds in an unknown way");
   }
-  return made->Emit(proto.real(), 0);
+  return made->Emit(proto.real(), num_symbols, 0);
 }
 
 bool Definition::Evaluate(const int64_t* symbols, int64_t* result) const {
-  std::vector<int64_t> integers = integers_.values();
-  std::copy_n(symbols, integers_.num_symbols(), integers.begin());
-  if (!integers_.Evaluate(integers.data())) return false;
+  const std::span<const ExprInstruction> integers(integers_);
   double stack[kExprStack];
   size_t top = 0;
   for (const Instruction& instruction : code_) {
@@ -73,9 +71,13 @@ bool Definition::Evaluate(const int64_t* symbols, int64_t* result) const {
       case Op::kConstant:
         stack[top++] = instruction.constant;
         continue;
-      case Op::kInteger:
-        stack[top++] = static_cast<double>(integers[instruction.slot]);
+      case Op::kInteger: {
+        int64_t value = 0;
+        const uint32_t length = instruction.end - instruction.begin;
+        if (!RunExpr(integers.subspan(instruction.begin, length), symbols, &value)) return false;
+        stack[top++] = static_cast<double>(value);
         continue;
+      }
       case Op::kSqrt:
         stack[top - 1] = std::sqrt(stack[top - 1]);
         continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An integer that is no size of an input but float64 arithmetic over symbols, rounded (Definition of
-// graph.proto).
+// An integer that is no size of an input but float64 arithmetic over symbols, rounded (Definition
+// of graph.proto).
 #ifndef TENSORD_RUNTIME_PROGRAM_DEFINITION_H_
 #define TENSORD_RUNTIME_PROGRAM_DEFINITION_H_
 
@@ -26,14 +26,14 @@ class Definition {
   enum class Op : uint8_t { kConstant, kInteger, kAdd, kMul, kDiv, kPow, kSqrt };
   struct Instruction {
     Op op;
-    Slot slot = 0;        // of integers_
     double constant = 0;
+    uint32_t begin = 0, end = 0;  // kInteger: of integers_
   };
 
-  TensordError Emit(const v1::RealExpr& real, uint32_t depth);
+  TensordError Emit(const v1::RealExpr& real, uint32_t num_symbols, uint32_t depth);
 
-  ExprTable integers_;
-  std::vector<Instruction> code_;  // postfix
+  std::vector<Instruction> code_;          // postfix
+  std::vector<ExprInstruction> integers_;  // of all integers in it
   v1::Definition::Rounding rounding_ = v1::Definition::ROUNDING_UNSPECIFIED;
 };
 

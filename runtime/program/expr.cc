@@ -6,17 +6,21 @@
 
 namespace tensord::runtime {
 
-TensordError ExprTable::Emit(const v1::SymExpr& expr, uint32_t depth,
-                             std::vector<Instruction>* code) {
+namespace {
+
+using Op = ExprInstruction::Op;
+
+TensordError Emit(const v1::SymExpr& expr, uint32_t num_symbols, uint32_t depth,
+                  std::vector<ExprInstruction>* code) {
   if (depth > kMaxExprDepth) return Fail(TENSORD_CORRUPT, "an expression is nested too deeply");
   switch (expr.kind_case()) {
     case v1::SymExpr::kConstant:
       code->push_back({Op::kConstant, expr.constant()});
       return TENSORD_OK;
     case v1::SymExpr::kSymbol:
-      if (expr.symbol() >= num_symbols_) {
+      if (expr.symbol() >= num_symbols) {
         return Fail(TENSORD_CORRUPT, "an expression names symbol " + std::to_string(expr.symbol()) +
-                                         " of " + std::to_string(num_symbols_));
+                                         " of " + std::to_string(num_symbols));
       }
       code->push_back({Op::kSymbol, expr.symbol()});
       return TENSORD_OK;
@@ -41,13 +45,13 @@ TensordError ExprTable::Emit(const v1::SymExpr& expr, uint32_t depth,
     return Fail(TENSORD_CORRUPT, "an expression has an unknown operation or a wrong arity");
   }
   for (int i = 0; i < op.args_size(); ++i) {
-    TENSORD_TRY(Emit(op.args(i), depth + 1, code));
+    TENSORD_TRY(Emit(op.args(i), num_symbols, depth + 1, code));
     if (i > 0) code->push_back({row->op, 0});
   }
   return TENSORD_OK;
 }
 
-bool ExprTable::Apply(Op op, int64_t left, int64_t right, int64_t* result) {
+bool Apply(Op op, int64_t left, int64_t right, int64_t* result) {
   switch (op) {
     case Op::kAdd:
       return !__builtin_add_overflow(left, right, result);
@@ -75,11 +79,17 @@ bool ExprTable::Apply(Op op, int64_t left, int64_t right, int64_t* result) {
   }
 }
 
-bool ExprTable::Execute(std::span<const Instruction> code, const int64_t* symbols,
-                        int64_t* result) const {
+}  // namespace
+
+TensordError EmitExpr(const v1::SymExpr& expr, uint32_t num_symbols,
+                      std::vector<ExprInstruction>* code) {
+  return Emit(expr, num_symbols, 0, code);
+}
+
+bool RunExpr(std::span<const ExprInstruction> code, const int64_t* symbols, int64_t* result) {
   int64_t stack[kExprStack];
   size_t top = 0;
-  for (const Instruction& instruction : code) {
+  for (const ExprInstruction& instruction : code) {
     if (instruction.op == Op::kConstant) {
       stack[top++] = instruction.operand;
     } else if (instruction.op == Op::kSymbol) {
@@ -103,13 +113,13 @@ TensordError ExprTable::Add(const v1::SymExpr& expr, Slot* slot) {
     *slot = AddConstant(expr.constant());
     return TENSORD_OK;
   }
-  std::vector<Instruction> code;
-  TENSORD_TRY(Emit(expr, 0, &code));
+  std::vector<ExprInstruction> code;
+  TENSORD_TRY(EmitExpr(expr, num_symbols_, &code));
   const bool constant =
-      std::ranges::none_of(code, [](const Instruction& i) { return i.op == Op::kSymbol; });
+      std::ranges::none_of(code, [](const ExprInstruction& i) { return i.op == Op::kSymbol; });
   if (constant) {
     int64_t value = 0;
-    if (!Execute(code, nullptr, &value)) {
+    if (!RunExpr(code, nullptr, &value)) {
       return Fail(TENSORD_CORRUPT, "a constant expression overflows or divides by zero");
     }
     *slot = AddConstant(value);
@@ -129,13 +139,13 @@ bool ExprTable::IsConstant(Slot slot) const {
 }
 
 bool ExprTable::Evaluate(int64_t* values) const {
-  const std::span<const Instruction> code(code_);
+  const std::span<const ExprInstruction> code(code_);
   for (const Dynamic& entry : dynamic_) {
     const auto part = code.subspan(entry.begin, entry.end - entry.begin);
     // A bare symbol, by far the most frequent.
     if (part.size() == 1) {
       values[entry.slot] = values[part[0].operand];
-    } else if (!Execute(part, values, &values[entry.slot])) {
+    } else if (!RunExpr(part, values, &values[entry.slot])) {
       return false;
     }
   }

@@ -23,6 +23,20 @@ using Slot = uint32_t;
 inline constexpr uint32_t kMaxExprDepth = 62;
 inline constexpr uint32_t kExprStack = kMaxExprDepth + 2;
 
+// A step of an expression's postfix code.
+struct ExprInstruction {
+  enum class Op : uint8_t { kConstant, kSymbol, kAdd, kMul, kFloorDiv, kMod, kMin, kMax };
+  Op op;
+  int64_t operand;  // a constant, a symbol
+};
+
+// Appends the code of `expr` over symbols [0, num_symbols). TENSORD_CORRUPT: no kind, a symbol out
+// of range, a wrong number of arguments.
+TensordError EmitExpr(const v1::SymExpr& expr, uint32_t num_symbols,
+                      std::vector<ExprInstruction>* code);
+// False on overflow or division by zero.
+bool RunExpr(std::span<const ExprInstruction> code, const int64_t* symbols, int64_t* result);
+
 class ExprTable {
  public:
   // Slots [0, num_symbols) are the symbols' values.
@@ -45,23 +59,14 @@ class ExprTable {
   bool Evaluate(int64_t* values) const;
 
  private:
-  enum class Op : uint8_t { kConstant, kSymbol, kAdd, kMul, kFloorDiv, kMod, kMin, kMax };
-  struct Instruction {
-    Op op;
-    int64_t operand;  // a constant, a symbol
-  };
   struct Dynamic {
     Slot slot;
     uint32_t begin, end;  // of code_
   };
 
-  TensordError Emit(const v1::SymExpr& expr, uint32_t depth, std::vector<Instruction>* code);
-  static bool Apply(Op op, int64_t left, int64_t right, int64_t* result);
-  bool Execute(std::span<const Instruction> code, const int64_t* symbols, int64_t* result) const;
-
   uint32_t num_symbols_;
   std::vector<int64_t> values_;
-  std::vector<Instruction> code_;
+  std::vector<ExprInstruction> code_;
   std::vector<Dynamic> dynamic_;
 };
 

@@ -104,12 +104,13 @@ TensordError ReadSymbol(const CallState& state, const Actual* actuals, size_t nu
   } else if (!symbol.definition->Evaluate(state.own_values.data(), value)) {
     return Fail(TENSORD_INVALID, "a size that is computed from others is no integer of 64 bits");
   }
-  // A symbol without bounds has none recorded.
-  if (symbol.max != 0 && (*value < symbol.min || *value > symbol.max)) {
-    return Fail(TENSORD_INVALID,
-                (shown ? Named(program, symbol.input) + ": size " : "a size computed from others: ") +
-                    std::to_string(*value) + " is outside [" + std::to_string(symbol.min) + ", " +
-                    std::to_string(symbol.max) + "], as compiled");
+  // A symbol that is read and has no bounds has none recorded.
+  if ((!shown || symbol.max != 0) && (*value < symbol.min || *value > symbol.max)) {
+    return Fail(
+        TENSORD_INVALID,
+        (shown ? Named(program, symbol.input) + ": size " : "a size computed from others: ") +
+            std::to_string(*value) + " is outside [" + std::to_string(symbol.min) + ", " +
+            std::to_string(symbol.max) + "], as compiled");
   }
   return TENSORD_OK;
 }

@@ -6,7 +6,9 @@ It knows nothing of FX: it sees only what a daemon would see.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from typing import Any
 
 import torch
@@ -27,7 +29,7 @@ _SYM_OPS = {
     pb.SymOp.MAX: max,
 }
 _REAL_OPS = {
-    pb.RealOp.ADD: sum,
+    pb.RealOp.ADD: lambda a: functools.reduce(operator.add, a),  # sum() compensates
     pb.RealOp.MUL: math.prod,
     pb.RealOp.DIV: lambda a: a[0] / a[1],
     pb.RealOp.POW: lambda a: a[0] ** a[1],

@@ -64,6 +64,26 @@ def test_what_is_written_is_shown() -> None:
     test_as_in_eager(written_and_shown, trains=False)
 
 
+OF_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
+    "of conjugates": lambda c: strided((c * 2).conj()[1:], (3,), (1,), 0) + 0,
+    "of negatives": lambda c: strided(torch._neg_view(c * 2)[1:], (3,), (1,), 0) + 0,
+    # Eager writes into a copy that is not expanded.
+    "before what is expanded": lambda c: (
+        scattered((c * 2)[1:2].expand(3, 4), c[0, :3], (3,), (1,), 0) + 1
+    ),
+    "into what is expanded": lambda c: (
+        scattered((c * 2)[1:2].expand(3, 4), c[0, :3], (3,), (1,), 4) + 1
+    ),
+}
+
+
+@pytest.mark.parametrize("function", OF_COMPLEX.values(), ids=OF_COMPLEX)
+def test_memory_that_means_something_else(function: Callable[[Tensor], Tensor]) -> None:
+    c = torch.randn(6, 4, dtype=torch.complex64)
+    torch.testing.assert_close(torch.compile(function, backend="tensord")(c), function(c))
+    assert tensord.stats()["fallbacks"] == 0
+
+
 def test_symbolic_offsets() -> None:
     def before(x: Tensor, y: Tensor) -> Tensor:
         rows = x.shape[0] // 3

@@ -40,12 +40,22 @@ def test_what_takes_a_number_is_compiled(function: Function, trains: bool) -> No
     assert {reason.partition(": ")[0] for reason in stats["call_back_reasons"]} <= MAKERS
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64])
-def test_types_stay(dtype: torch.dtype) -> None:
-    def scaled(x: Tensor) -> Tensor:
-        return x * (1 / x.shape[0])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64], ids=str
+)
+def test_types_stay_and_numbers_are_not_rounded(dtype: torch.dtype) -> None:
+    def scaled(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * (x.shape[0] * 10**6 / 7), x * (1 / (x.shape[0] * 10**6))
 
     compiled = torch.compile(scaled, backend="tensord", dynamic=True)
     for rows in (3, 7):
+        # Beyond what half precision has for the numbers, not for their products.
         x = (torch.randn(rows, 5) * 10).to(dtype)
-        torch.testing.assert_close(compiled(x), scaled(x))
+        large, small = (x * 1e-5, x * 1e3) if dtype.is_floating_point else (x, x)
+        for one in (large, small):
+            for result, expected in zip(compiled(one), scaled(one), strict=True):
+                torch.testing.assert_close(
+                    result, expected, rtol=torch.finfo(expected.dtype).eps, atol=0
+                )
+    assert tensord.stats()["fallbacks"] == 0
+    assert MAKERS >= {reason.partition(": ")[0] for reason in tensord.stats()["call_back_reasons"]}

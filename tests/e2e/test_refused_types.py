@@ -107,6 +107,7 @@ NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
     "a number in the graph": lambda x: torch.scalar_tensor(math.nan, dtype=x.dtype) + x,
     "masked": lambda x: x.masked_fill(x > 0, math.inf),
     "by index": lambda x: x.index_fill(0, torch.tensor([0]), math.nan),
+    "a threshold's": lambda x: F.threshold(x, 2, math.nan),
     "scattered": lambda x: torch.scatter(x, 0, torch.tensor([0]), math.inf),
 }
 

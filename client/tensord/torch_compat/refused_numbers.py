@@ -25,6 +25,8 @@ _NUMBERS: dict[Any, tuple[int, str]] = {
     aten.constant_pad_nd.default: (2, "value"),
     aten.index_fill.int_Scalar: (3, "value"),
     aten.scatter.value: (3, "value"),
+    aten.scatter.value_reduce: (3, "value"),
+    aten.threshold.default: (2, "value"),
 }
 
 

@@ -23,7 +23,7 @@ TEST(PlanText, StepsOfACudaPlan) {
   const v1::Artifact plan = Parsed(
       R"(symbols { hint: 4 min: 2 max: 4096 } bindings { symbol: 0 input: 0 dim: 0 }
          symbols { hint: 4 min: 3 max: 6963 definition { rounding: CEIL real { op { kind: ADD
-             args { op { kind: MUL args { constant: 1.7 } args { integer { symbol: 0 } } } }
+             args { op { kind: MUL args { constant: 1.5 } args { integer { symbol: 0 } } } }
              args { op { kind: DIV args { op { kind: SQRT args { constant: 4 } } }
                          args { op { kind: POW args { integer { symbol: 0 } }
                                      args { constant: 0.5 } } } } } } } } }
@@ -52,7 +52,7 @@ b2: float32[s0, 8] strides [8, 1] workspace at 64
 b3: float32[s0, 8] strides [8, 1] owned
 b5: float32[s0, 8] strides [8, 1] view of b3
 s0 = size 0 of input 0, from 2 to 4096
-s1 = ceil((1.7 * s0 + (sqrt(4) / pow(s0, 0.5)))), from 3 to 6963
+s1 = ceil((1.5 * s0 + (sqrt(4) / pow(s0, 0.5)))), from 3 to 6963
 workspace: (64 + s0 * 32) bytes, standalone 512 bytes
 step 0: zero 64 bytes of the workspace at 0
 step 1: call aten::mm.out(b0, [3, 0.5], b2) -> b2, nothing  # mm

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/golden/expression_vectors.json and definition_vectors.json, which every evaluator of sizes is
-// compared with.
-// TENSORD_GOLDEN_DIR: the folder, from the build.
+// tests/golden/expression_vectors.json and definition_vectors.json, which every evaluator of sizes
+// is compared with. TENSORD_GOLDEN_DIR: the folder, from the build.
 #ifndef TENSORD_TESTS_UNIT_TESTING_EXPRESSION_VECTORS_H_
 #define TENSORD_TESTS_UNIT_TESTING_EXPRESSION_VECTORS_H_
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ... import torch_compat
 from ..insertion import (
     argument,
     arguments,
@@ -27,6 +28,7 @@ from ..insertion import (
 _aten = torch.ops.aten
 _VIEWS = (_aten.as_strided.default, _aten.as_strided_copy.default)
 _SCATTER = _aten.as_strided_scatter.default
+_TURNED = (_aten._conj.default, _aten._neg_view.default)
 OPERATORS = (*_VIEWS, _SCATTER)
 
 
@@ -49,7 +51,15 @@ def strided_bases(module: fx.GraphModule) -> int:
 
 def _view(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
     layout = (argument(node, "size"), argument(node, "stride"), _offset(node))
-    return insert_call(graph, mode, inherited_meta(node), node.target, base, *layout)
+    inherited = inherited_meta(node)
+    view = insert_call(graph, mode, inherited, node.target, base, *layout)
+    own, wanted = _bits(base.meta["val"]), _bits(arguments(node)[0].meta["val"])
+    for op, differs in zip(
+        _TURNED, (a != b for a, b in zip(own, wanted, strict=True)), strict=True
+    ):
+        if differs:
+            view = insert_call(graph, mode, inherited, op, view)
+    return view
 
 
 def _write(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
@@ -76,11 +86,21 @@ def _base_of(node: fx.Node) -> fx.Node | None:
     whole, value = base.meta["val"], part.meta["val"]
     if whole.dtype != value.dtype or not _is_zero(whole.storage_offset()):
         return None
+    if node.target is _SCATTER:
+        if torch_compat.share_memory(value.shape, value.stride()):
+            return None  # eager writes into a copy in which they do not
+        if _bits(whole) != _bits(value):
+            return None
     if node.target in _VIEWS and argument(node, "storage_offset") is not None:
         return base
     # What this pass writes down itself: numbers, for symbols are nodes.
     layout = (_offset(node), *value.shape, *value.stride(), value.storage_offset())
     return base if all(isinstance(number, (int, fx.Node)) for number in layout) else None
+
+
+def _bits(tensor: torch.Tensor) -> tuple[bool, bool]:
+    """What makes other numbers of what lies in memory."""
+    return tensor.is_conj(), tensor.is_neg()
 
 
 def _viewed(node: fx.Node) -> fx.Node | None:

@@ -15,7 +15,7 @@ from torch import fx
 from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
 
 _aten = torch.ops.aten
-_TENSOR = _aten.scalar_tensor.default
+_TENSOR, _TO = _aten.scalar_tensor.default, _aten._to_copy.default
 
 
 def symbolic_numbers(module: fx.GraphModule) -> int:
@@ -57,21 +57,35 @@ def _fill(graph: fx.Graph, mode: Any, node: fx.Node, value: torch.Tensor) -> boo
 
 
 def _compute(graph: fx.Graph, mode: Any, node: fx.Node, value: torch.Tensor) -> bool:
-    """As float64, or where that would give the result another type, as the result's."""
+    """As float64, or where that would give the result another type, as the result's; of narrower
+    results in float32 throughout, as eager computes with numbers that it does not round to them."""
     places = [i for i, one in enumerate(arguments(node)) if _is_tensor_of(node, i, one)]
     if not places or not value.dtype.is_floating_point:
         return False
     inherited = inherited_meta(node)
-    for dtype in dict.fromkeys((torch.float64, value.dtype)):
+    narrow = value.dtype.itemsize < torch.float32.itemsize
+    for dtype in (torch.float32,) if narrow else dict.fromkeys((torch.float64, value.dtype)):
         given = list(arguments(node))
         made = []
-        for i in places:
-            given[i] = _tensor(graph, mode, inherited, given[i], dtype, value.device)
-            made.append(given[i])
+        for i, one in enumerate(given):
+            if i in places:
+                given[i] = _tensor(graph, mode, inherited, one, dtype, value.device)
+            elif narrow and isinstance(one, fx.Node) and _is_float(one):
+                given[i] = insert_call(graph, mode, inherited, _TO, one, dtype=dtype)
+            if given[i] is not one:
+                made.append(given[i])
         call = insert_call(graph, mode, inherited, node.target, *given, **node.kwargs)
-        if _take_place(graph, node, call, made):
+        if narrow:
+            made.append(call)
+            call = insert_call(graph, mode, inherited, _TO, call, dtype=value.dtype)
+        if _take_place(graph, node, call, made[::-1]):
             return True
     return False
+
+
+def _is_float(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
 
 
 def _is_tensor_of(node: fx.Node, place: int, given: Any) -> bool:
