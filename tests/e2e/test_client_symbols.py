@@ -113,7 +113,10 @@ def test_definitions_mean_the_same_on_the_wire(vector: dict) -> None:
 def test_what_a_definition_gives_a_client(vector: dict) -> None:
     definition = json_format.ParseDict(vector["definition"], graph_pb2.Definition())
     for result in vector["results"]:
-        if result["result"] is not None:
+        if result["result"] is None:
+            with pytest.raises(ValueError, match=r"no value|divides by zero|math domain"):
+                evaluate_definition(definition, result["symbols"])
+        else:
             assert evaluate_definition(definition, result["symbols"]) == result["result"]
 
 
@@ -139,6 +142,46 @@ def test_what_may_be_rounded_either_way_is_defined() -> None:
     assert len(symbols._definitions) == 1
     with pytest.raises(ExportError, match="no form on the wire"):
         _written("CeilToInt(OpaqueUnaryFn_log2(ToFloat(a)))")
+
+
+def test_only_the_code_knows_the_order_of_operations() -> None:
+    for several in ("2.3*IntTrueDiv(a, b)", "0.7*ToFloat(a) + 1.5", "0.1*ToFloat(a)*ToFloat(b)"):
+        with pytest.raises(ExportError, match="no form on the wire"):
+            _written(f"CeilToInt({several})")
+
+
+# Of numbers that torch's expressions have otherwise: 7.0 * n, 0.3 * n, 0.7 * n + 2.1, 0.2 * n.
+LENGTHS: dict[str, Callable[[int, int], int]] = {
+    "a product of products": lambda n, m: int(n * 0.7 * 10),
+    "rounded up": lambda n, m: math.ceil(n * 0.1 * 3),
+    "a sum": lambda n, m: int((n + 3.0) * 0.7),
+    "a difference": lambda n, m: int(n * 0.7 - n * 0.5),
+    "of two sizes": lambda n, m: math.ceil(0.1 * m * n),
+    "a quotient's product": lambda n, m: int(n / m * 2.3),
+    "a root": lambda n, m: int(math.sqrt(n) * 1.1),
+    "to the nearest": lambda n, m: round(n * 0.5) + round(n / 3),
+    "twice": lambda n, m: int(int(1.7 * n) * 1.7),
+}
+
+
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS)
+def test_lengths_are_the_codes_own(
+    tensord_daemon: RealDaemon, length: Callable[[int, int], int]
+) -> None:
+    def cut(x: torch.Tensor) -> torch.Tensor:
+        n = length(x.shape[0], x.shape[1])
+        return x.new_ones(n + 1, 3).cumsum(0) * x[:1, :1].tanh()
+
+    compiled = torch.compile(cut, backend="tensord", dynamic=True)
+    for rows, columns in ((11, 4), (3, 10), (5, 6), (6, 5), (10, 3), (7, 9), (30, 8)):
+        # torch itself expects gradients of 0.2 * n.
+        x = torch.randn(rows, columns, requires_grad=length is not LENGTHS["a difference"])
+        result, expected = compiled(x), cut(x)
+        torch.testing.assert_close(result, expected)
+        if x.requires_grad:
+            result.sum().backward()
+    stats = tensord.stats()
+    assert (stats["fallbacks"], stats["call_backs"]) == (0, 0)
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.7])

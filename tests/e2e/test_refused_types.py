@@ -51,6 +51,10 @@ SPECIAL: dict[str, Callable[[Tensor], Tensor]] = {
     "zeta": lambda x: torch.special.zeta(x, x),
     "cdist": lambda x: torch.cdist(x[:, None], x[:, None], p=0.0),
 }
+MIXED: dict[str, Callable[[Tensor], Tensor]] = {
+    "complex of two types": lambda x: torch.complex(x, x.double()),
+    "polar of two types": lambda x: torch.polar(x, x.double()),
+}
 OF_BFLOAT16: dict[str, Callable[[Tensor], Tensor]] = {
     "complex": lambda x: torch.complex(x, x),
     "polar": lambda x: torch.polar(x, x),
@@ -62,6 +66,7 @@ CASES = [
     ("log_ndtr", torch.complex64),
     *((name, dtype) for name in SPECIAL for dtype in (torch.float16, torch.bfloat16)),
     *((name, torch.bfloat16) for name in OF_BFLOAT16),
+    *((name, torch.float32) for name in MIXED),
 ]  # fmt: skip
 
 
@@ -90,7 +95,7 @@ def test_truth_values_among_other_types(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_is_refused_as_by_eager(name: str, dtype: torch.dtype) -> None:
-    function = (OPERATORS | OF_TRUTH_VALUES | SPECIAL | OF_BFLOAT16)[name]
+    function = (OPERATORS | OF_TRUTH_VALUES | SPECIAL | OF_BFLOAT16 | MIXED)[name]
     x = torch.ones(5).to(dtype)
     with pytest.raises(RuntimeError) as eager:  # NotImplementedError is one
         function(x)

@@ -67,6 +67,12 @@ def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def hint_of(size: torch.SymInt) -> int | None:
+    """Its value at capture, or None (data-dependent)."""
+    node = size.node
+    return int(node.hint) if node.has_hint() else None
+
+
 def sample_of(size: Any) -> Any:
     """A size as a number, where each of its symbols has a multiple of its hint, by a prime of its
     own. Sizes that are the same wherever symbols have the divisors that their hints have get the

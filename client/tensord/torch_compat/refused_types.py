@@ -32,17 +32,21 @@ _NONE: _Types = frozenset()
 
 @dataclass(frozen=True)
 class _Refused:
-    """By device: types of the first operand, or, where all are `promoted` to one, of that."""
+    """By device: types of the first operand, or, where all are `promoted` to one, of that. Where
+    they must be `alike`, different ones as well."""
 
     cpu: _Types
     cuda: _Types
     promoted: bool = False
+    alike: bool = False
 
     def refuses(self, operands: Iterable[Any]) -> bool:
         leaves = pytree.tree_leaves(list(operands))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if not tensors:
             return False
+        if self.alike and len({tensor.dtype for tensor in tensors}) > 1:
+            return True
         types = {"cpu": self.cpu, "cuda": self.cuda}.get(tensors[0].device.type, _NONE)
         try:
             return (_promoted(leaves) if self.promoted else tensors[0].dtype) in types
@@ -50,8 +54,8 @@ class _Refused:
             return False
 
 
-def _everywhere(types: _Types, *, promoted: bool = False) -> _Refused:
-    return _Refused(types, types, promoted)
+def _everywhere(types: _Types, *, promoted: bool = False, alike: bool = False) -> _Refused:
+    return _Refused(types, types, promoted, alike)
 
 
 @functools.cache
@@ -143,8 +147,8 @@ def refusing_operators() -> dict[Any, _Refused]:
         aten.randint_like.low_dtype: _everywhere(_COMPLEX),
         # Of narrow floats
         aten._cdist_forward.default: _everywhere(_NARROW),
-        aten.complex.default: _everywhere(frozenset({torch.bfloat16})),
-        aten.polar.default: _everywhere(frozenset({torch.bfloat16})),
+        aten.complex.default: _everywhere(frozenset({torch.bfloat16}), alike=True),
+        aten.polar.default: _everywhere(frozenset({torch.bfloat16}), alike=True),
         aten.avg_pool3d.default: _Refused(_NARROW, _NONE),
         # Chances
         aten.bernoulli.default: _everywhere(_BOOL | _WHOLE),

@@ -69,7 +69,7 @@ class Exporter:
         self.placeholders = [node for node in self.nodes if node.op == "placeholder"]
         self.donated = {self.placeholders[index] for index in donated_inputs}
         values = [node.meta.get("val") for node in self.nodes]
-        self.symbols = Symbols(torch_compat.shape_env_of(leaves(values)))
+        self.symbols = Symbols(torch_compat.shape_env_of(leaves(values)), self.nodes)
         self.graph = graph_pb2.Graph()
         self.numbers: dict[fx.Node, int] = {}
         self.cuda: tuple[int, fx.Node | None] | None = None  # its index, and who brought it
@@ -152,9 +152,10 @@ class Exporter:
     def number_symbols(self, values: list[Any]) -> None:
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
         sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else (v,))]
-        plain = [s for s in sizes if isinstance(s, torch.SymInt) and s.node.expr.is_Symbol]
         rest = [s for v in tensors for s in (*v.stride(), v.storage_offset())]
-        for size in (*plain, *sizes, *rest):
+        for size in sizes:
+            self.symbols.show(size)
+        for size in (*sizes, *rest):
             self.symbols.add(size)
         self.symbols.close()
 

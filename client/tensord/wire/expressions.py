@@ -67,7 +67,10 @@ def evaluate_definition(definition: graph_pb2.Definition, symbols: Sequence[int]
     if rounded is None:
         raise ValueError(f"a rounding {definition.rounding} is not known")
     try:
-        return rounded(_real(definition.real, symbols))
+        value = rounded(_real(definition.real, symbols))
+        if not -(2**63) <= value < 2**63:
+            raise OverflowError(f"{value} does not fit into 64 bits")
+        return value
     except (OverflowError, ZeroDivisionError, TypeError) as error:
         raise ValueError(f"a definition has no value: {error}") from error
 

@@ -112,7 +112,7 @@ class _Analysis(Exporter):
             numbers = [*value.shape, *value.stride(), value.storage_offset()]
         if all(isinstance(number, int) for number in numbers):
             return True
-        trial = Symbols(torch_compat.shape_env_of(numbers))
+        trial = Symbols(torch_compat.shape_env_of(numbers), self.nodes)
         for number in numbers:
             trial.add(number)
         try:

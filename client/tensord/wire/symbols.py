@@ -2,22 +2,23 @@
 """Symbolic sizes: sympy expressions of torch's ShapeEnv to SymExpr of graph.proto.
 
 Symbols are numbered by their first appearance in the graph's inputs, sizes first, so that the names
-that torch gives them never reach the wire. Behind them come rounded real numbers (definitions.py):
-each is a symbol with a definition.
+that torch gives them never reach the wire. Rounded real numbers (definitions.py) are symbols as
+well: of inputs that show them, or behind those, with a definition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import sympy
 import torch
+from torch import fx
 
 from .. import torch_compat
 from ..errors import ExportError
 from ..v1 import graph_pb2
-from .definitions import as_quotient, definition_of
+from .definitions import Makers, as_quotient, definition_of, has_rounded
 from .expressions import evaluate_definition
 
 _MOST = 2**63 - 1
@@ -38,11 +39,13 @@ def constant(value: int) -> graph_pb2.SymExpr:
 
 
 class Symbols:
-    """The symbols of one graph."""
+    """The symbols of one graph, of these nodes."""
 
-    def __init__(self, shape_env: Any) -> None:
+    def __init__(self, shape_env: Any, nodes: Iterable[fx.Node] = ()) -> None:
         self._shape_env = shape_env
+        self._makers = Makers(shape_env, nodes, _expression)
         self._numbers: dict[sympy.Expr, int] = {}
+        self._hints: dict[sympy.Expr, int | None] = {}  # of what inputs show
         self._definitions: dict[sympy.Expr, graph_pb2.Definition] = {}
         self._closed = False
 
@@ -50,13 +53,27 @@ class Symbols:
         """All inputs are seen: a symbol that is new from here on is bound to nothing."""
         self._closed = True
 
+    def show(self, value: Any) -> None:
+        """Numbers a size of an input that is a symbol, or made of rounded numbers: where a call
+        finds it, it is as good as a symbol."""
+        if not isinstance(value, torch.SymInt):
+            return
+        expression = _expression(value)
+        if isinstance(expression, sympy.Symbol) or has_rounded(expression):
+            self._numbers.setdefault(expression, len(self._numbers))
+            self._hints[expression] = torch_compat.hint_of(value)
+
     def add(self, value: Any) -> None:
-        """Numbers the symbols of a size of an input; plain symbols should come first."""
+        """Numbers the symbols of a number of an input, behind those that inputs show."""
         if isinstance(value, torch.SymInt):
-            expression = _expression(value)
-            for symbol in sympy.preorder_traversal(expression):
-                if isinstance(symbol, sympy.Symbol):
-                    self._numbers.setdefault(symbol, len(self._numbers))
+            self._add(_expression(value))
+
+    def _add(self, e: Any) -> None:
+        if isinstance(e, sympy.Symbol):
+            self._numbers.setdefault(e, len(self._numbers))
+        elif e not in self._numbers:
+            for part in e.args:
+                self._add(part)
 
     def number(self, value: Any) -> int | None:
         """The symbol's number when `value` is one symbol and nothing else."""
@@ -69,23 +86,35 @@ class Symbols:
         """The SymExpr of a size, stride or integer argument."""
         if isinstance(value, int):  # bool too: True is 1 as an integer
             return constant(int(value))
-        return self._convert(_expression(value))
+        expression = _expression(value)
+        converted = self._convert(expression)
+        if expression in self._definitions:
+            self._check(expression, torch_compat.hint_of(value))
+        return converted
+
+    def _check(self, e: Any, hint: int | None) -> None:
+        """ExportError where a definition does not give what the job has computed."""
+        symbol = self.protos()[self._numbers[e]]
+        if hint is not None and symbol.hint != hint:
+            raise ExportError(f"the size {e} is {symbol.hint} to torch, but {hint} in the call")
 
     def protos(self) -> list[graph_pb2.Symbol]:
         """Graph.symbols."""
         result: list[graph_pb2.Symbol] = []
         for e in self._numbers:
-            low, high = torch_compat.range_of(self._shape_env, e)
-            least, most = _bound(low, _LEAST), _bound(high, _MOST)
+            least, most = self._range(e)
             definition = self._definitions.get(e)
-            if definition is None:
-                hint = torch_compat.symbol_hint(self._shape_env, e)
-                from_data = hint is None
+            if definition is not None:
+                hint, from_data = self._defined_hint(e, definition, result)
             else:
-                hint = _hint_of(definition, result)
-                from_data = any(result[self._numbers[s]].from_data for s in e.free_symbols)
+                hint = self._hints.get(e)
+                if hint is None and e.is_Symbol:
+                    hint = torch_compat.symbol_hint(self._shape_env, e)
+                from_data = hint is None
             if from_data or hint is None:
                 hint = max(least, min(most, _DATA_SIZE_HINT if hint is None else hint))
+            if not least <= hint <= most:
+                raise ExportError(f"the size {e} is {hint}, not from {least} to {most}")
             result.append(
                 graph_pb2.Symbol(
                     hint=hint, min=least, max=most, from_data=from_data, definition=definition
@@ -93,11 +122,32 @@ class Symbols:
             )
         return result
 
+    def _range(self, e: Any) -> tuple[int, int]:
+        low, high = torch_compat.range_of(self._shape_env, e)
+        least, most = _bound(low, _LEAST), _bound(high, _MOST)
+        if e.is_Symbol:
+            return least, most
+        # By torch's order of operations, which may round to a neighbour.
+        return max(least - 1, 0 if least >= 0 else _LEAST), min(most + 1, _MOST)
+
+    def _defined_hint(
+        self, e: Any, definition: graph_pb2.Definition, before: list[graph_pb2.Symbol]
+    ) -> tuple[int | None, bool]:
+        """And whether data decides it. ExportError where the number of the call at hand is no
+        integer of 64 bits."""
+        from_data = any(before[self._numbers[s]].from_data for s in e.free_symbols)
+        try:
+            return evaluate_definition(definition, [symbol.hint for symbol in before]), from_data
+        except ValueError as error:
+            if from_data:
+                return None, True
+            raise ExportError(f"the size {e} has no form on the wire: {error}") from error
+
     def _convert(self, e: Any) -> graph_pb2.SymExpr:
-        if isinstance(e, sympy.Symbol):
-            if e not in self._numbers:
-                raise ExportError(f"the size {e} is bound by no input (it depends on data)")
+        if e in self._numbers:
             return graph_pb2.SymExpr(symbol=self._numbers[e])
+        if isinstance(e, sympy.Symbol):
+            raise ExportError(f"the size {e} is bound by no input (it depends on data)")
         if e.is_Integer:
             return constant(int(e))
         rule = _RULES.get(type(e).__name__)
@@ -124,16 +174,31 @@ class Symbols:
             return None
         if torch_compat.least_of(self._shape_env, e) >= 0:
             return False
-        return True if torch_compat.least_of(self._shape_env, -e) > 0 else None
+        return True if torch_compat.least_of(self._shape_env, -e) >= 0 else None
 
-    def defined(self, e: Any) -> graph_pb2.SymExpr:
-        """The symbol that is defined as a rounded real number. ExportError where no definition says
-        that number."""
-        if e not in self._numbers:
-            definition = definition_of(e, self._convert)
+    def rounded(self, e: Any) -> graph_pb2.SymExpr:
+        """math.ceil, math.floor, int or round of a number: a whole division where it is one, and
+        otherwise a symbol that is defined as that. ExportError for what has no definition."""
+        rounded = self._makers.rounded(e)
+        quotient = as_quotient(rounded.real)
+        up = None if quotient is None else self._rounds_up(rounded.rounding, quotient[0])
+        if quotient is None or up is None or self.is_negative(quotient[1]) is not False:
+            definition = definition_of(rounded, self._convert)
             self._definitions[e] = definition
             self._numbers[e] = len(self._numbers)
-        return graph_pb2.SymExpr(symbol=self._numbers[e])
+            return graph_pb2.SymExpr(symbol=self._numbers[e])
+        by, dividend = self.divisor(quotient[1]), self._convert(quotient[0])
+        if not up:
+            return self.op(_FLOOR_DIV, [dividend, by])
+        negated = self.op(_FLOOR_DIV, [self.op(_MUL, [constant(-1), dividend]), by])
+        return self.op(_MUL, [constant(-1), negated])
+
+    def _rounds_up(self, rounding: graph_pb2.Definition.Rounding, dividend: Any) -> bool | None:
+        """None where it may be either."""
+        if rounding == graph_pb2.Definition.TRUNC:
+            return self.is_negative(dividend)
+        directions = {graph_pb2.Definition.FLOOR: False, graph_pb2.Definition.CEIL: True}
+        return directions.get(rounding)
 
     def op(
         self, kind: graph_pb2.SymOp.Kind, arguments: list[graph_pb2.SymExpr]
@@ -154,13 +219,6 @@ def _expression(value: torch.SymInt) -> Any:
     # What the guards know to divide evenly may cancel: n // (n // 2) is 2 where n is even.
     simple = shape_env.simplify(expression)
     return simple if simple.is_Integer or simple.is_Symbol else expression
-
-
-def _hint_of(definition: graph_pb2.Definition, symbols: list[graph_pb2.Symbol]) -> int | None:
-    try:
-        return evaluate_definition(definition, [symbol.hint for symbol in symbols])
-    except ValueError:
-        return None  # where hints of data divide by zero
 
 
 def _bound(value: Any, otherwise: int) -> int:
@@ -199,28 +257,6 @@ def _ceil_div(s: Symbols, e: Any) -> graph_pb2.SymExpr:
     return s.op(_MUL, [constant(-1), s.op(_FLOOR_DIV, [negated, b])])
 
 
-def _rounded(s: Symbols, e: Any) -> graph_pb2.SymExpr:
-    """math.ceil, math.floor or int of a number: a whole division where it is one, and otherwise a
-    symbol of its own."""
-    (real,) = e.args
-    quotient = as_quotient(real)
-    if quotient is None:
-        return s.defined(e)
-    dividend, divisor = quotient
-    if s.is_negative(divisor) is not False:
-        return s.defined(e)
-    up: bool | None = type(e).__name__ == "CeilToInt"
-    if type(e).__name__ == "TruncToInt":
-        up = s.is_negative(dividend)
-    if up is None:
-        return s.defined(e)
-    by, numerator = s.divisor(divisor), s._convert(dividend)
-    if not up:
-        return s.op(_FLOOR_DIV, [numerator, by])
-    negated = s.op(_FLOOR_DIV, [s.op(_MUL, [constant(-1), numerator]), by])
-    return s.op(_MUL, [constant(-1), negated])
-
-
 def _shift(s: Symbols, e: Any, kind: graph_pb2.SymOp.Kind) -> graph_pb2.SymExpr:
     base, bits = e.args
     if not bits.is_Integer or not 0 <= int(bits) < 63:
@@ -242,10 +278,10 @@ _RULES: dict[str, Callable[[Symbols, Any], graph_pb2.SymExpr]] = {
     "PowByNatural": _power,
     "ModularIndexing": _modular_indexing,
     "CeilDiv": _ceil_div,
-    "CeilToInt": _rounded,
-    "FloorToInt": _rounded,
-    "TruncToInt": _rounded,
-    "RoundToInt": lambda s, e: s.defined(e),
+    "CeilToInt": Symbols.rounded,
+    "FloorToInt": Symbols.rounded,
+    "TruncToInt": Symbols.rounded,
+    "RoundToInt": Symbols.rounded,
     "Identity": lambda s, e: s._convert(e.args[0]),
     "LShift": lambda s, e: _shift(s, e, _MUL),
     "RShift": lambda s, e: _shift(s, e, _FLOOR_DIV),

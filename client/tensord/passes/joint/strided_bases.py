@@ -28,7 +28,6 @@ from ..insertion import (
 _aten = torch.ops.aten
 _VIEWS = (_aten.as_strided.default, _aten.as_strided_copy.default)
 _SCATTER = _aten.as_strided_scatter.default
-_TURNED = (_aten._conj.default, _aten._neg_view.default)
 OPERATORS = (*_VIEWS, _SCATTER)
 
 
@@ -53,12 +52,11 @@ def _view(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
     layout = (argument(node, "size"), argument(node, "stride"), _offset(node))
     inherited = inherited_meta(node)
     view = insert_call(graph, mode, inherited, node.target, base, *layout)
-    own, wanted = _bits(base.meta["val"]), _bits(arguments(node)[0].meta["val"])
-    for op, differs in zip(
-        _TURNED, (a != b for a, b in zip(own, wanted, strict=True)), strict=True
-    ):
-        if differs:
-            view = insert_call(graph, mode, inherited, op, view)
+    whole, part = base.meta["val"], arguments(node)[0].meta["val"]
+    if whole.is_conj() != part.is_conj():
+        view = insert_call(graph, mode, inherited, _aten._conj.default, view)
+    if whole.is_neg() != part.is_neg():
+        view = insert_call(graph, mode, inherited, _aten._neg_view.default, view)
     return view
 
 
@@ -89,18 +87,13 @@ def _base_of(node: fx.Node) -> fx.Node | None:
     if node.target is _SCATTER:
         if torch_compat.share_memory(value.shape, value.stride()):
             return None  # eager writes into a copy in which they do not
-        if _bits(whole) != _bits(value):
-            return None
+        if (whole.is_conj(), whole.is_neg()) != (value.is_conj(), value.is_neg()):
+            return None  # other numbers lie in memory
     if node.target in _VIEWS and argument(node, "storage_offset") is not None:
         return base
     # What this pass writes down itself: numbers, for symbols are nodes.
     layout = (_offset(node), *value.shape, *value.stride(), value.storage_offset())
     return base if all(isinstance(number, (int, fx.Node)) for number in layout) else None
-
-
-def _bits(tensor: torch.Tensor) -> tuple[bool, bool]:
-    """What makes other numbers of what lies in memory."""
-    return tensor.is_conj(), tensor.is_neg()
 
 
 def _viewed(node: fx.Node) -> fx.Node | None:
