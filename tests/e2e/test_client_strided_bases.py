@@ -84,6 +84,32 @@ def test_memory_that_means_something_else(function: Callable[[Tensor], Tensor]) 
     assert tensord.stats()["fallbacks"] == 0
 
 
+def _changed_and_shown(x: Tensor) -> Tensor:
+    part = strided(x, (2, 2), (3, 1), 3)
+    part.mul_(2)
+    return torch.cat([part, part])
+
+
+def _changed_elsewhere(x: Tensor) -> Tensor:
+    x[1].mul_(2)
+    x[:, 1:].add_(1)
+    x.diagonal().sub_(1)
+    return strided(x, (3, 3), (4, 1), 2) + strided(x[1:], (3,), (2,), 5)
+
+
+@pytest.mark.parametrize("function", [_changed_and_shown, _changed_elsewhere])
+def test_arguments_that_begin_within_memory(function: Callable[[Tensor], Tensor]) -> None:
+    """What is changed of them is a copy to torch, which begins elsewhere."""
+    for begin in (0, 1, 2):
+        memory = torch.randn(5, 8)
+        torch._dynamo.reset()
+        results = []
+        for run in (function, torch.compile(function, backend="tensord")):
+            x = memory.clone()[:, begin:]
+            results.append((run(x), x))
+        torch.testing.assert_close(results[1], results[0])
+
+
 def test_symbolic_offsets() -> None:
     def before(x: Tensor, y: Tensor) -> Tensor:
         rows = x.shape[0] // 3

@@ -5,6 +5,10 @@ They count from the start of their argument's memory, wherever in it the argumen
 they may show what lies before it. A compiled program has no memory for what fuses, or one of the
 slice alone. So they become views of the value that the slice is a part of, which begins where its
 memory does; and so is it with writes to such a view (`as_strided_scatter`).
+
+A copy into which a part is written (`select_scatter`) has in eager the memory of what is copied: it
+begins where that does, at 0 to torch, so that what counts from there is moved; and it has what lies
+in gaps between elements, which nobody else has, so that eager computes what may show them.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import torch
 from torch import fx
 
 from ... import torch_compat
+from ...wire.call_backs import DISGUISED
 from ..insertion import (
     argument,
     arguments,
@@ -29,6 +34,12 @@ _aten = torch.ops.aten
 _VIEWS = (_aten.as_strided.default, _aten.as_strided_copy.default)
 _SCATTER = _aten.as_strided_scatter.default
 OPERATORS = (*_VIEWS, _SCATTER)
+_COPIES = (
+    _SCATTER,
+    _aten.slice_scatter.default,
+    _aten.select_scatter.default,
+    _aten.diagonal_scatter.default,
+)
 
 
 def strided_bases(module: fx.GraphModule) -> int:
@@ -37,19 +48,28 @@ def strided_bases(module: fx.GraphModule) -> int:
     graph, count = module.graph, 0
     mode = fake_mode_of(graph)
     for node in list(graph.nodes):
-        base = _base_of(node)
-        if base is None or mode is None:
+        if node.target not in OPERATORS or mode is None:
+            continue
+        part: fx.Node = arguments(node)[0]
+        if copies := _copies_with_gaps(part):
+            for one in (*copies, node):
+                one.meta[DISGUISED] = "shows what lies between the elements of an argument"
+            continue
+        base = _whole_of(node, part) or part
+        offset = _offset(node, part)
+        if offset is None or (base is part and offset == argument(node, "storage_offset")):
             continue
         with graph.inserting_before(node):
-            replaced = (_view if node.target in _VIEWS else _write)(graph, mode, node, base)
+            rewrite = _view if node.target in _VIEWS else _write
+            replaced = rewrite(graph, mode, node, base, offset)
         node.replace_all_uses_with(replaced)
         graph.erase_node(node)
         count += 1
     return count
 
 
-def _view(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
-    layout = (argument(node, "size"), argument(node, "stride"), _offset(node))
+def _view(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node, offset: Any) -> fx.Node:
+    layout = (argument(node, "size"), argument(node, "stride"), offset)
     inherited = inherited_meta(node)
     view = insert_call(graph, mode, inherited, node.target, base, *layout)
     whole, part = base.meta["val"], arguments(node)[0].meta["val"]
@@ -60,40 +80,44 @@ def _view(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
     return view
 
 
-def _write(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node) -> fx.Node:
+def _write(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node, offset: Any) -> fx.Node:
     """Into a copy of all of the memory, of which the result is what the argument is of the base."""
-    part = arguments(node)[0].meta["val"]
+    argument_node = arguments(node)[0]
     inherited = inherited_meta(node)
     rest = (argument(node, name) for name in ("src", "size", "stride"))
-    whole = insert_call(graph, mode, inherited, _SCATTER, base, *rest, _offset(node))
+    whole = insert_call(graph, mode, inherited, _SCATTER, base, *rest, offset)
+    if base is argument_node:
+        return whole
+    part = argument_node.meta["val"]
     layout = (list(part.shape), list(part.stride()), part.storage_offset())
     return insert_call(graph, mode, inherited, _VIEWS[0], whole, *layout)
 
 
-def _base_of(node: fx.Node) -> fx.Node | None:
+def _whole_of(node: fx.Node, part: fx.Node) -> fx.Node | None:
     """What the graph computes and the node's argument is a part of; None where it is no part, or
     where that is an argument of the graph, whose memory a call knows."""
-    if node.target not in OPERATORS:
-        return None
-    part: fx.Node = arguments(node)[0]
-    base = part
-    while (source := _viewed(base)) is not None:
-        base = source
+    base = _root_of(part)
     if base is part or base.op != "call_function":
         return None
     whole, value = base.meta["val"], part.meta["val"]
     if whole.dtype != value.dtype or not _is_zero(whole.storage_offset()):
         return None
-    if node.target is _SCATTER:
-        if torch_compat.share_memory(value.shape, value.stride()):
-            return None  # eager writes into a copy in which they do not
-        if (whole.is_conj(), whole.is_neg()) != (value.is_conj(), value.is_neg()):
-            return None  # other numbers lie in memory
-    if node.target in _VIEWS and argument(node, "storage_offset") is not None:
+    if node.target in _VIEWS:
         return base
+    if torch_compat.share_memory(value.shape, value.stride()):
+        return None  # eager writes into a copy in which they do not
+    if (whole.is_conj(), whole.is_neg()) != (value.is_conj(), value.is_neg()):
+        return None  # other numbers lie in memory
     # What this pass writes down itself: numbers, for symbols are nodes.
-    layout = (_offset(node), *value.shape, *value.stride(), value.storage_offset())
-    return base if all(isinstance(number, (int, fx.Node)) for number in layout) else None
+    layout = (*value.shape, *value.stride(), value.storage_offset())
+    return base if all(isinstance(number, int) for number in layout) else None
+
+
+def _root_of(node: fx.Node) -> fx.Node:
+    """What a chain of views begins with."""
+    while (source := _viewed(node)) is not None:
+        node = source
+    return node
 
 
 def _viewed(node: fx.Node) -> fx.Node | None:
@@ -110,10 +134,42 @@ def _viewed(node: fx.Node) -> fx.Node | None:
     return source if memory and memory == memory_of(node) else None
 
 
-def _offset(node: fx.Node) -> Any:
-    """Where the view begins: where it does not say, where the argument does."""
-    given = argument(node, "storage_offset")
-    return arguments(node)[0].meta["val"].storage_offset() if given is None else given
+def _offset(node: fx.Node, part: fx.Node) -> Any:
+    """Where the view begins by torch's account of the argument's memory; None where that is not
+    known. Where the call does not say, it is where the argument begins."""
+    given, begins = argument(node, "storage_offset"), part.meta["val"].storage_offset()
+    if given is None:
+        return begins if isinstance(begins, int) else None
+    further = _begins_further(part)
+    if further is None or _is_zero(further):
+        return given
+    moved = given - further if isinstance(given, int) else None
+    return moved if moved is None or moved >= 0 else None
+
+
+def _begins_further(node: fx.Node) -> int | None:
+    """How much further in memory than torch says a tensor begins in eager: a copy into which a part
+    is written begins there where what is copied does. None where that is not known."""
+    root = _root_of(node)
+    if root.target not in _COPIES:
+        return 0
+    copied: fx.Node = arguments(root)[0]
+    before = _begins_further(copied)
+    begins, says = copied.meta["val"].storage_offset(), root.meta["val"].storage_offset()
+    if before is None or not isinstance(begins, int) or not isinstance(says, int):
+        return None
+    return begins + before - says
+
+
+def _copies_with_gaps(node: fx.Node) -> list[fx.Node]:
+    """The copies that a tensor is a view of, where what they copy has gaps; nothing where it has
+    none."""
+    copies: list[fx.Node] = []
+    root = _root_of(node)
+    while root.target in _COPIES:
+        copies.append(root)
+        root = _root_of(arguments(root)[0])
+    return copies if copies and not torch_compat.is_known_dense(root.meta["val"]) else []
 
 
 def _is_zero(offset: Any) -> bool:
