@@ -23,7 +23,11 @@ std::optional<std::vector<int64_t>> NumbersOf(const Call& call, std::string_view
 }
 
 absl::StatusOr<Axis> AxisOf(Axis axis, const Expr& size, bool ceil_mode) {
+  constexpr int64_t kMost = int64_t{1} << 30;  // products of two do not overflow
   axis.size = size;
+  if (std::max({axis.kernel, axis.stride, axis.padding, axis.dilation}) > kMost) {
+    return absl::InvalidArgumentError("a number of a pooling's windows is too large");
+  }
   if (axis.kernel < 1 || axis.stride < 1 || axis.dilation < 1 || axis.padding < 0 ||
       2 * axis.padding > axis.Span()) {
     return absl::InvalidArgumentError("no window of a pooling is like that");
