@@ -82,53 +82,45 @@ def has_rounded(e: Any) -> bool:
     return any(type(part).__name__ in _ROUNDINGS for part in sympy.preorder_traversal(e))
 
 
-# What nodes of graphs round, by the graphs' ShapeEnv: backward, where forward's nodes are not, has
-# sizes that they compute.
-_Found = list[tuple[torch.SymInt, Rounded | ExportError]]
-_FOUND: weakref.WeakKeyDictionary[Any, _Found] = weakref.WeakKeyDictionary()
+# How nodes compute what they round, or why that has no form, by what torch's expressions of it are:
+# of all graphs of a ShapeEnv, for backward has sizes that forward's nodes compute.
+_Ways = dict[Any, set[Rounded | str]]
+_WAYS: weakref.WeakKeyDictionary[Any, _Ways] = weakref.WeakKeyDictionary()
 
 
 class Makers:
-    """How nodes of a graph, and of those before it of the same sizes, compute what they round."""
+    """How nodes of a graph, and of those before it of the same sizes, compute what they round.
+    `expression_of`: the expression of a SymInt."""
 
     def __init__(
         self, shape_env: Any, nodes: Iterable[fx.Node], expression_of: Callable[[Any], Any]
     ) -> None:
         self._expression_of = expression_of
-        found: _Found = [] if shape_env is None else _FOUND.setdefault(shape_env, [])
+        self._ways: _Ways = {} if shape_env is None else _WAYS.setdefault(shape_env, {})
         for node in nodes:
             value = node.meta.get("val") if node.target in _ROUNDING_NODES else None
             if isinstance(value, torch.SymInt):
-                found.append((value, self._of_node(node)))
-        self._rounded: dict[Any, set[Rounded] | ExportError] = {}
-        for value, one in found:
-            self._note(expression_of(value), one)
+                self._ways.setdefault(expression_of(value), set()).add(self._of_node(node))
 
     def rounded(self, e: Any) -> Rounded:
         """What `e` is. ExportError for what has no definition, or where that is not known."""
-        found = self._rounded.get(e)
-        if found is None:  # no node computes it
+        ways = self._ways.get(e)
+        if ways is None:  # no node computes it
             return Rounded(_ROUNDINGS[type(e).__name__], _one_operation(e.args[0]))
-        if isinstance(found, ExportError):
-            raise found
-        if len(found) > 1:
+        if len(ways) > 1:
             raise ExportError(f"the size {e} is computed in several ways")
-        return next(iter(found))
+        (way,) = ways
+        if isinstance(way, str):
+            raise ExportError(way)
+        return way
 
-    def _note(self, e: Any, one: Rounded | ExportError) -> None:
-        known = self._rounded.setdefault(e, set())
-        if isinstance(one, ExportError) or isinstance(known, ExportError):
-            self._rounded[e] = one if isinstance(one, ExportError) else known
-        else:
-            known.add(one)
-
-    def _of_node(self, node: fx.Node) -> Rounded | ExportError:
+    def _of_node(self, node: fx.Node) -> Rounded | str:
         if any(more is not None for more in (*node.args[1:], *node.kwargs.values())):
-            return ExportError(f"{node.name} has no form on the wire")  # to so many decimal places
+            return f"{node.name} has no form on the wire"  # to so many decimal places
         try:
             return Rounded(_ROUNDING_NODES[node.target], self._real(node.args[0]))
         except ExportError as error:
-            return error
+            return str(error)
 
     def _real(self, given: Any) -> Any:
         if isinstance(given, (int, float)):

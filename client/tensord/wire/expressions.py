@@ -85,3 +85,13 @@ def _real(real: graph_pb2.RealExpr, symbols: Sequence[int]) -> float:
     if operation is None or not real.op.args:
         raise ValueError(f"an operation {real.op.kind} of real numbers is not known")
     return operation(*(_real(one, symbols) for one in real.op.args))
+
+
+def symbols_in(real: graph_pb2.RealExpr | graph_pb2.SymExpr) -> set[int]:
+    """The numbers of all symbols in it."""
+    kind = real.WhichOneof("kind")
+    if kind == "symbol" and isinstance(real, graph_pb2.SymExpr):
+        return {real.symbol}
+    if kind == "integer" and isinstance(real, graph_pb2.RealExpr):
+        return symbols_in(real.integer)
+    return set[int]().union(*(symbols_in(one) for one in real.op.args)) if kind == "op" else set()

@@ -17,7 +17,6 @@ from ..v1 import graph_pb2
 from .call_backs import DISGUISED, changed_by, leaves, producer_of
 from .exporter import Exporter, acts, has_tensor, live_nodes
 from .operators import RANK_OF_DATA, operator_of, rank_depends_on_data
-from .symbols import Symbols
 
 # Quantised tensors are plain ones to torch's fake tensors. What makes them names one of these types
 # or takes a quantised tensor, but for what makes plain tensors of those.
@@ -112,7 +111,7 @@ class _Analysis(Exporter):
             numbers = [*value.shape, *value.stride(), value.storage_offset()]
         if all(isinstance(number, int) for number in numbers):
             return True
-        trial = Symbols(torch_compat.shape_env_of(numbers), self.nodes)
+        trial = self.symbols.anew()
         for number in numbers:
             trial.add(number)
         try:

@@ -19,7 +19,7 @@ from .. import torch_compat
 from ..errors import ExportError
 from ..v1 import graph_pb2
 from .definitions import Makers, as_quotient, definition_of, has_rounded
-from .expressions import evaluate_definition
+from .expressions import evaluate, evaluate_definition, symbols_in
 
 _MOST = 2**63 - 1
 _LEAST = -(2**63)
@@ -47,7 +47,15 @@ class Symbols:
         self._numbers: dict[sympy.Expr, int] = {}
         self._hints: dict[sympy.Expr, int | None] = {}  # of what inputs show
         self._definitions: dict[sympy.Expr, graph_pb2.Definition] = {}
+        self._protos: list[graph_pb2.Symbol] = []  # of as many as there were
+        self._has_rounded = False  # what is being converted
         self._closed = False
+
+    def anew(self) -> Symbols:
+        """Of the same graph, with none numbered."""
+        copy = Symbols(self._shape_env)
+        copy._makers = self._makers
+        return copy
 
     def close(self) -> None:
         """All inputs are seen: a symbol that is new from here on is bound to nothing."""
@@ -86,26 +94,27 @@ class Symbols:
         """The SymExpr of a size, stride or integer argument."""
         if isinstance(value, int):  # bool too: True is 1 as an integer
             return constant(int(value))
-        expression = _expression(value)
-        converted = self._convert(expression)
-        if expression in self._definitions:
-            self._check(expression, torch_compat.hint_of(value))
+        self._has_rounded = False
+        converted = self._convert(_expression(value))
+        if self._has_rounded and (hint := torch_compat.hint_of(value)) is not None:
+            said = evaluate(converted, [symbol.hint for symbol in self.protos()])
+            if said != hint:
+                raise ExportError(f"the size {value} is {said} to torch, but {hint} in the call")
         return converted
-
-    def _check(self, e: Any, hint: int | None) -> None:
-        """ExportError where a definition does not give what the job has computed."""
-        symbol = self.protos()[self._numbers[e]]
-        if hint is not None and symbol.hint != hint:
-            raise ExportError(f"the size {e} is {symbol.hint} to torch, but {hint} in the call")
 
     def protos(self) -> list[graph_pb2.Symbol]:
         """Graph.symbols."""
+        if len(self._protos) != len(self._numbers):
+            self._protos = self._made_protos()
+        return self._protos
+
+    def _made_protos(self) -> list[graph_pb2.Symbol]:
         result: list[graph_pb2.Symbol] = []
         for e in self._numbers:
             least, most = self._range(e)
             definition = self._definitions.get(e)
             if definition is not None:
-                hint, from_data = self._defined_hint(e, definition, result)
+                hint, from_data = _hint_of(e, definition, result)
             else:
                 hint = self._hints.get(e)
                 if hint is None and e.is_Symbol:
@@ -129,19 +138,6 @@ class Symbols:
             return least, most
         # By torch's order of operations, which may round to a neighbour.
         return max(least - 1, 0 if least >= 0 else _LEAST), min(most + 1, _MOST)
-
-    def _defined_hint(
-        self, e: Any, definition: graph_pb2.Definition, before: list[graph_pb2.Symbol]
-    ) -> tuple[int | None, bool]:
-        """And whether data decides it. ExportError where the number of the call at hand is no
-        integer of 64 bits."""
-        from_data = any(before[self._numbers[s]].from_data for s in e.free_symbols)
-        try:
-            return evaluate_definition(definition, [symbol.hint for symbol in before]), from_data
-        except ValueError as error:
-            if from_data:
-                return None, True
-            raise ExportError(f"the size {e} has no form on the wire: {error}") from error
 
     def _convert(self, e: Any) -> graph_pb2.SymExpr:
         if e in self._numbers:
@@ -182,16 +178,25 @@ class Symbols:
         rounded = self._makers.rounded(e)
         quotient = as_quotient(rounded.real)
         up = None if quotient is None else self._rounds_up(rounded.rounding, quotient[0])
+        self._has_rounded = True
         if quotient is None or up is None or self.is_negative(quotient[1]) is not False:
-            definition = definition_of(rounded, self._convert)
-            self._definitions[e] = definition
-            self._numbers[e] = len(self._numbers)
-            return graph_pb2.SymExpr(symbol=self._numbers[e])
+            return self._define(e, definition_of(rounded, self._convert))
         by, dividend = self.divisor(quotient[1]), self._convert(quotient[0])
         if not up:
             return self.op(_FLOOR_DIV, [dividend, by])
         negated = self.op(_FLOOR_DIV, [self.op(_MUL, [constant(-1), dividend]), by])
         return self.op(_MUL, [constant(-1), negated])
+
+    def _define(self, e: Any, definition: graph_pb2.Definition) -> graph_pb2.SymExpr:
+        number = len(self._numbers)
+        self._definitions[e], self._numbers[e] = definition, number
+        try:
+            if self._shape_env is not None:
+                self.protos()
+        except ExportError:
+            del self._definitions[e], self._numbers[e]
+            raise
+        return graph_pb2.SymExpr(symbol=number)
 
     def _rounds_up(self, rounding: graph_pb2.Definition.Rounding, dividend: Any) -> bool | None:
         """None where it may be either."""
@@ -219,6 +224,20 @@ def _expression(value: torch.SymInt) -> Any:
     # What the guards know to divide evenly may cancel: n // (n // 2) is 2 where n is even.
     simple = shape_env.simplify(expression)
     return simple if simple.is_Integer or simple.is_Symbol else expression
+
+
+def _hint_of(
+    e: Any, definition: graph_pb2.Definition, before: list[graph_pb2.Symbol]
+) -> tuple[int | None, bool]:
+    """And whether data decides it. ExportError where the number of the call at hand is no integer
+    of 64 bits."""
+    from_data = any(before[number].from_data for number in symbols_in(definition.real))
+    try:
+        return evaluate_definition(definition, [symbol.hint for symbol in before]), from_data
+    except ValueError as error:
+        if from_data:
+            return None, True
+        raise ExportError(f"the size {e} has no form on the wire: {error}") from error
 
 
 def _bound(value: Any, otherwise: int) -> int:
