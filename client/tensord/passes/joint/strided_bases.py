@@ -34,6 +34,7 @@ _aten = torch.ops.aten
 _VIEWS = (_aten.as_strided.default, _aten.as_strided_copy.default)
 _SCATTER = _aten.as_strided_scatter.default
 OPERATORS = (*_VIEWS, _SCATTER)
+_UNSAID = object()
 _COPIES = (
     _SCATTER,
     _aten.slice_scatter.default,
@@ -51,14 +52,18 @@ def strided_bases(module: fx.GraphModule) -> int:
         if node.target not in OPERATORS or mode is None:
             continue
         part: fx.Node = arguments(node)[0]
-        if copies := _copies_with_gaps(part):
+        copies = _copies_of(part)
+        base, offset = _whole_of(node, part) or part, _offset(node, part, copies)
+        if offset is None:
             for one in (*copies, node):
-                one.meta[DISGUISED] = "shows what lies between the elements of an argument"
+                one.meta[DISGUISED] = "shows memory of an argument as eager's copies have it"
             continue
-        base = _whole_of(node, part) or part
-        offset = _offset(node, part)
-        if offset is None or (base is part and offset == argument(node, "storage_offset")):
+        if base is part and offset in (_UNSAID, argument(node, "storage_offset")):
             continue
+        if offset is _UNSAID:
+            offset = part.meta["val"].storage_offset()
+            if not isinstance(offset, int):
+                continue
         with graph.inserting_before(node):
             rewrite = _view if node.target in _VIEWS else _write
             replaced = rewrite(graph, mode, node, base, offset)
@@ -134,42 +139,36 @@ def _viewed(node: fx.Node) -> fx.Node | None:
     return source if memory and memory == memory_of(node) else None
 
 
-def _offset(node: fx.Node, part: fx.Node) -> Any:
-    """Where the view begins by torch's account of the argument's memory; None where that is not
-    known. Where the call does not say, it is where the argument begins."""
-    given, begins = argument(node, "storage_offset"), part.meta["val"].storage_offset()
-    if given is None:
-        return begins if isinstance(begins, int) else None
-    further = _begins_further(part)
-    if further is None or _is_zero(further):
-        return given
-    moved = given - further if isinstance(given, int) else None
-    return moved if moved is None or moved >= 0 else None
-
-
-def _begins_further(node: fx.Node) -> int | None:
-    """How much further in memory than torch says a tensor begins in eager: a copy into which a part
-    is written begins there where what is copied does. None where that is not known."""
-    root = _root_of(node)
-    if root.target not in _COPIES:
-        return 0
-    copied: fx.Node = arguments(root)[0]
-    before = _begins_further(copied)
-    begins, says = copied.meta["val"].storage_offset(), root.meta["val"].storage_offset()
-    if before is None or not isinstance(begins, int) or not isinstance(says, int):
-        return None
-    return begins + before - says
-
-
-def _copies_with_gaps(node: fx.Node) -> list[fx.Node]:
-    """The copies that a tensor is a view of, where what they copy has gaps; nothing where it has
-    none."""
+def _copies_of(node: fx.Node) -> list[fx.Node]:
+    """The copies of an argument, into which parts are written, that a tensor is a view of."""
     copies: list[fx.Node] = []
-    root = _root_of(node)
-    while root.target in _COPIES:
+    while (root := _root_of(node)).target in _COPIES:
         copies.append(root)
-        root = _root_of(arguments(root)[0])
-    return copies if copies and not torch_compat.is_known_dense(root.meta["val"]) else []
+        node = arguments(root)[0]
+    return copies
+
+
+def _offset(node: fx.Node, part: fx.Node, copies: list[fx.Node]) -> Any:
+    """Where the view begins by torch's account of the argument's memory; _UNSAID for where the
+    argument does. None where that is not known, or it may show what lies in gaps of what was
+    copied."""
+    given = argument(node, "storage_offset")
+    if not copies:
+        return _UNSAID if given is None else given
+    if not torch_compat.is_known_dense(_root_of(arguments(copies[-1])[0]).meta["val"]):
+        return None
+    if given is None:
+        return _UNSAID
+    further = 0
+    for copy in copies:
+        begins = arguments(copy)[0].meta["val"].storage_offset()
+        says = copy.meta["val"].storage_offset()
+        if not isinstance(begins, int) or not isinstance(says, int):
+            return None
+        further += begins - says
+    if further == 0:
+        return given
+    return given - further if isinstance(given, int) and given >= further else None
 
 
 def _is_zero(offset: Any) -> bool:
