@@ -162,6 +162,11 @@ KNOWN: tuple[Excuse, ...] = (
         " itself, so that it depends on how wide the machine's vectors are",
     ),
     Excuse(
+        r"^linalg\.eig(vals)?\|.*\|special\|.*\|cpu",
+        r"^hung: no answer in time while at eager",
+        "LAPACK looks without end for eigenvalues of a matrix whose numbers are not finite",
+    ),
+    Excuse(
         r"^logit\|.*\|special\|gradient\|.*\|cpu",
         r"too far off: at \[.*\] 0\.0, eager nan, float64 nan",
         "the gradient of NaN between bounds: eager on the CPU has 0 in whole vectors, as torch's"
