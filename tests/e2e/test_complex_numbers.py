@@ -169,7 +169,8 @@ def in_parts(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("function", [swapped, in_parts])
 @pytest.mark.parametrize("size", [4, 33, 1000])
 def test_inputs_are_written(function: Any, size: int) -> None:
-    both_ways(function, rand(size), calls=2)
+    # A sum's real part may be small beside what it sums.
+    both_ways(function, rand(size), calls=2, rough=max(1.0, size / 50))
 
 
 def aliases(x: Tensor) -> tuple[Tensor, ...]:
