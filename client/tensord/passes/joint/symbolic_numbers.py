@@ -22,22 +22,17 @@ def symbolic_numbers(module: fx.GraphModule) -> int:
     """Gives operators that take such numbers where their schema says a tensor, and `full`, tensors;
     how many of them."""
     graph = module.graph
-    found = [node for node in graph.nodes if _is_number_taken(node)]
+    numbers = [n for n in graph.nodes if isinstance(n.meta.get("val"), torch.SymFloat)]
+    found = dict.fromkeys(user for number in numbers for user in number.users)
     mode = fake_mode_of(graph) if found else None
     if mode is None:
         return 0
     return sum(_replace(graph, mode, node) for node in found)
 
 
-def _is_number_taken(node: fx.Node) -> bool:
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    return any(isinstance(one.meta.get("val"), torch.SymFloat) for one in node.all_input_nodes)
-
-
 def _replace(graph: fx.Graph, mode: Any, node: fx.Node) -> bool:
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(node.target, torch._ops.OpOverload) or not isinstance(value, torch.Tensor):
         return False
     with graph.inserting_before(node):
         if node.target is _aten.full.default:
