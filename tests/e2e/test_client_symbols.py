@@ -214,3 +214,20 @@ def test_a_size_that_is_rounded_up(tensord_daemon: RealDaemon) -> None:
         x = torch.randn(rows, 7)
         torch.testing.assert_close(compiled(x), padded(x))
     assert tensord.stats()["fallbacks"] == 0
+
+
+def test_halves_of_a_symbolic_size(tensord_daemon: RealDaemon) -> None:
+    """That it is even only torch's guards say."""
+
+    def gated(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.glu(x.sin(), 1)
+
+    compiled = torch.compile(gated, backend="tensord", dynamic=True)
+    for columns in (6, 8, 14):
+        x = torch.randn(5, columns, requires_grad=True)
+        result, expected = compiled(x), gated(x)
+        torch.testing.assert_close(result, expected)
+        weights = torch.randn_like(expected)
+        (gradient,) = torch.autograd.grad(result, x, weights)
+        torch.testing.assert_close(gradient, torch.autograd.grad(expected, x, weights)[0])
+    assert tensord.stats()["fallbacks"] == 0
