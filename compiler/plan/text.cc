@@ -5,6 +5,7 @@
 #include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
 
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -26,46 +27,47 @@ std::string TextsOf(const Items& items, const char* separator) {
   });
 }
 
+// How an operation is written around and between its operands; "?" of a kind that has no row.
+struct Spelling {
+  const char *before = nullptr, *between = nullptr, *after = nullptr;
+};
+
+template <class Op, size_t n>
+std::string TextOfOperation(const Op& op, const Spelling (&by_kind)[n]) {
+  const auto kind = static_cast<size_t>(op.kind());
+  if (kind >= n || by_kind[kind].before == nullptr) return "?";
+  const auto& [before, between, after] = by_kind[kind];
+  return absl::StrCat(before, TextsOf(op.args(), between), after);
+}
+
 std::string Text(const v1::SymExpr& e) {
+  static constexpr Spelling kByKind[] = {
+      {},                  // unspecified
+      {"(", " + ", ")"},   // ADD
+      {"", " * ", ""},     // MUL
+      {"(", " // ", ")"},  // FLOOR_DIV
+      {"(", " % ", ")"},   // MOD
+      {"min(", ", ", ")"},
+      {"max(", ", ", ")"},
+  };
+  static_assert(std::size(kByKind) == v1::SymOp::Kind_ARRAYSIZE);
   if (e.has_symbol()) return absl::StrCat("s", e.symbol());
-  if (!e.has_op()) return absl::StrCat(e.constant());
-  const auto& args = e.op().args();
-  switch (e.op().kind()) {
-    case v1::SymOp::ADD:
-      return absl::StrCat("(", TextsOf(args, " + "), ")");
-    case v1::SymOp::MUL:
-      return TextsOf(args, " * ");
-    case v1::SymOp::FLOOR_DIV:
-      return absl::StrCat("(", TextsOf(args, " // "), ")");
-    case v1::SymOp::MOD:
-      return absl::StrCat("(", TextsOf(args, " % "), ")");
-    case v1::SymOp::MIN:
-      return absl::StrCat("min(", TextsOf(args, ", "), ")");
-    case v1::SymOp::MAX:
-      return absl::StrCat("max(", TextsOf(args, ", "), ")");
-    default:
-      return "?";
-  }
+  return e.has_op() ? TextOfOperation(e.op(), kByKind) : absl::StrCat(e.constant());
 }
 
 std::string Text(const v1::RealExpr& real) {
+  static constexpr Spelling kByKind[] = {
+      {},                 // unspecified
+      {"(", " + ", ")"},  // ADD
+      {"", " * ", ""},    // MUL
+      {"(", " / ", ")"},  // DIV
+      {"pow(", ", ", ")"},
+      {"sqrt(", ", ", ")"},
+  };
+  static_assert(std::size(kByKind) == v1::RealOp::Kind_ARRAYSIZE);
   if (real.has_integer()) return Text(real.integer());
-  if (!real.has_op()) return absl::StrFormat("%.17g", real.constant());
-  const auto& args = real.op().args();
-  switch (real.op().kind()) {
-    case v1::RealOp::ADD:
-      return absl::StrCat("(", TextsOf(args, " + "), ")");
-    case v1::RealOp::MUL:
-      return TextsOf(args, " * ");
-    case v1::RealOp::DIV:
-      return absl::StrCat("(", TextsOf(args, " / "), ")");
-    case v1::RealOp::POW:
-      return absl::StrCat("pow(", TextsOf(args, ", "), ")");
-    case v1::RealOp::SQRT:
-      return absl::StrCat("sqrt(", TextsOf(args, ", "), ")");
-    default:
-      return "?";
-  }
+  return real.has_op() ? TextOfOperation(real.op(), kByKind)
+                       : absl::StrFormat("%.17g", real.constant());
 }
 
 std::string Text(const v1::Definition& definition) {

@@ -5,7 +5,6 @@
 #include <string>
 
 namespace tensord::runtime {
-
 namespace {
 
 using Op = ExprInstruction::Op;

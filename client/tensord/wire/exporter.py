@@ -157,7 +157,6 @@ class Exporter:
             self.symbols.show(size)
         for size in (*sizes, *rest):
             self.symbols.add(size)
-        self.symbols.close()
 
     def add_input(self, node: fx.Node, index: int) -> None:
         self.node = node

@@ -23,7 +23,9 @@ _SQUEEZES = (
 
 # What is said of a result of which rank_depends_on_data is true.
 RANK_OF_DATA = "has as many dimensions as data decides"
-_STRIDED_VIEWS = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
+
+# They count from the start of their argument's memory.
+STRIDED_VIEWS = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
 
 
 def operator_of(node: fx.Node) -> Any:
@@ -44,7 +46,7 @@ def operator_of(node: fx.Node) -> Any:
         raise ExportError("eager has no kernel for such operands")
     if torch_compat.eager_refuses_number(node):
         raise ExportError("eager refuses to write such a number into integers")
-    if op in _STRIDED_VIEWS and _reaches_beyond(node):
+    if op in STRIDED_VIEWS and _reaches_beyond(node):
         raise ExportError("it reaches beyond what the graph knows of its argument's memory")
     if op is torch.ops.aten.as_strided_scatter.default and _is_expanded(*node.args[2:4]):
         raise ExportError("it writes elements more than once: torch raises at it")

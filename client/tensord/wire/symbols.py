@@ -49,17 +49,12 @@ class Symbols:
         self._definitions: dict[sympy.Expr, graph_pb2.Definition] = {}
         self._protos: list[graph_pb2.Symbol] = []  # of as many as there were
         self._has_rounded = False  # what is being converted
-        self._closed = False
 
     def anew(self) -> Symbols:
         """Of the same graph, with none numbered."""
         copy = Symbols(self._shape_env)
         copy._makers = self._makers
         return copy
-
-    def close(self) -> None:
-        """All inputs are seen: a symbol that is new from here on is bound to nothing."""
-        self._closed = True
 
     def show(self, value: Any) -> None:
         """Numbers a size of an input that is a symbol, or made of rounded numbers: where a call
@@ -82,13 +77,6 @@ class Symbols:
         elif e not in self._numbers:
             for part in e.args:
                 self._add(part)
-
-    def number(self, value: Any) -> int | None:
-        """The symbol's number when `value` is one symbol and nothing else."""
-        if not isinstance(value, torch.SymInt):
-            return None
-        expression = _expression(value)
-        return self._numbers.get(expression) if isinstance(expression, sympy.Symbol) else None
 
     def convert(self, value: int | torch.SymInt) -> graph_pb2.SymExpr:
         """The SymExpr of a size, stride or integer argument."""
@@ -182,10 +170,7 @@ class Symbols:
         if quotient is None or up is None or self.is_negative(quotient[1]) is not False:
             return self._define(e, definition_of(rounded, self._convert))
         by, dividend = self.divisor(quotient[1]), self._convert(quotient[0])
-        if not up:
-            return self.op(_FLOOR_DIV, [dividend, by])
-        negated = self.op(_FLOOR_DIV, [self.op(_MUL, [constant(-1), dividend]), by])
-        return self.op(_MUL, [constant(-1), negated])
+        return self.ceil_div(dividend, by) if up else self.op(_FLOOR_DIV, [dividend, by])
 
     def _define(self, e: Any, definition: graph_pb2.Definition) -> graph_pb2.SymExpr:
         number = len(self._numbers)
@@ -204,6 +189,13 @@ class Symbols:
             return self.is_negative(dividend)
         directions = {graph_pb2.Definition.FLOOR: False, graph_pb2.Definition.CEIL: True}
         return directions.get(rounding)
+
+    def ceil_div(
+        self, dividend: graph_pb2.SymExpr, divisor: graph_pb2.SymExpr
+    ) -> graph_pb2.SymExpr:
+        """-((-dividend) // divisor)."""
+        negated = self.op(_MUL, [constant(-1), dividend])
+        return self.op(_MUL, [constant(-1), self.op(_FLOOR_DIV, [negated, divisor])])
 
     def op(
         self, kind: graph_pb2.SymOp.Kind, arguments: list[graph_pb2.SymExpr]
@@ -270,12 +262,6 @@ def _modular_indexing(s: Symbols, e: Any) -> graph_pb2.SymExpr:
     return s.op(_MOD, [s.op(_FLOOR_DIV, [base, divisor]), modulus])
 
 
-def _ceil_div(s: Symbols, e: Any) -> graph_pb2.SymExpr:
-    a, b = (s._convert(x) for x in e.args)  # -((-a) // b)
-    negated = s.op(_MUL, [constant(-1), a])
-    return s.op(_MUL, [constant(-1), s.op(_FLOOR_DIV, [negated, b])])
-
-
 def _shift(s: Symbols, e: Any, kind: graph_pb2.SymOp.Kind) -> graph_pb2.SymExpr:
     base, bits = e.args
     if not bits.is_Integer or not 0 <= int(bits) < 63:
@@ -296,7 +282,7 @@ _RULES: dict[str, Callable[[Symbols, Any], graph_pb2.SymExpr]] = {
     "Pow": _power,
     "PowByNatural": _power,
     "ModularIndexing": _modular_indexing,
-    "CeilDiv": _ceil_div,
+    "CeilDiv": lambda s, e: s.ceil_div(*(s._convert(a) for a in e.args)),
     "CeilToInt": Symbols.rounded,
     "FloorToInt": Symbols.rounded,
     "TruncToInt": Symbols.rounded,

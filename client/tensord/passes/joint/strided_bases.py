@@ -21,6 +21,7 @@ from torch import fx
 
 from ... import torch_compat
 from ...wire.call_backs import DISGUISED
+from ...wire.operators import STRIDED_VIEWS
 from ..insertion import (
     argument,
     arguments,
@@ -31,9 +32,8 @@ from ..insertion import (
 )
 
 _aten = torch.ops.aten
-_VIEWS = (_aten.as_strided.default, _aten.as_strided_copy.default)
 _SCATTER = _aten.as_strided_scatter.default
-OPERATORS = (*_VIEWS, _SCATTER)
+OPERATORS = (*STRIDED_VIEWS, _SCATTER)
 _UNSAID = object()
 _COPIES = (
     _SCATTER,
@@ -65,7 +65,7 @@ def strided_bases(module: fx.GraphModule) -> int:
             if not isinstance(offset, int):
                 continue
         with graph.inserting_before(node):
-            rewrite = _view if node.target in _VIEWS else _write
+            rewrite = _view if node.target in STRIDED_VIEWS else _write
             replaced = rewrite(graph, mode, node, base, offset)
         node.replace_all_uses_with(replaced)
         graph.erase_node(node)
@@ -95,7 +95,7 @@ def _write(graph: fx.Graph, mode: Any, node: fx.Node, base: fx.Node, offset: Any
         return whole
     part = argument_node.meta["val"]
     layout = (list(part.shape), list(part.stride()), part.storage_offset())
-    return insert_call(graph, mode, inherited, _VIEWS[0], whole, *layout)
+    return insert_call(graph, mode, inherited, _aten.as_strided.default, whole, *layout)
 
 
 def _whole_of(node: fx.Node, part: fx.Node) -> fx.Node | None:
@@ -105,9 +105,10 @@ def _whole_of(node: fx.Node, part: fx.Node) -> fx.Node | None:
     if base is part or base.op != "call_function":
         return None
     whole, value = base.meta["val"], part.meta["val"]
-    if whole.dtype != value.dtype or not _is_zero(whole.storage_offset()):
+    begins = whole.storage_offset()
+    if whole.dtype != value.dtype or not isinstance(begins, int) or begins != 0:
         return None
-    if node.target in _VIEWS:
+    if node.target in STRIDED_VIEWS:
         return base
     if torch_compat.share_memory(value.shape, value.stride()):
         return None  # eager writes into a copy in which they do not
@@ -169,7 +170,3 @@ def _offset(node: fx.Node, part: fx.Node, copies: list[fx.Node]) -> Any:
     if further == 0:
         return given
     return given - further if isinstance(given, int) and given >= further else None
-
-
-def _is_zero(offset: Any) -> bool:
-    return isinstance(offset, int) and offset == 0
