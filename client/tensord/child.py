@@ -17,7 +17,9 @@ from typing import TextIO
 
 # In the child's environment: the number of the descriptor for its answers.
 _REPLIES = "TENSORD_CHILD_REPLIES"
-_TAIL = 2000
+_TAIL = 2000  # characters of what it printed
+_READ = 1 << 16  # bytes of it that are looked through for them
+_MODULES = "Extension modules: "
 
 
 class Child:
@@ -72,10 +74,11 @@ class Child:
         return os.read(self._replies, 1 << 16)
 
     def said(self) -> str:
-        """The end of what it printed."""
+        """The end of what it printed, without the list of modules that faulthandler ends with."""
         size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _TAIL))
-        return self._log.read().decode(errors="replace")
+        self._log.seek(max(0, size - _READ))
+        lines = self._log.read().decode(errors="replace").splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith(_MODULES))[-_TAIL:]
 
     def wait(self) -> int:
         """Its exit status, once it has ended."""

@@ -194,15 +194,22 @@ std::optional<Expr> ExactDiv(const Expr& a, const Expr& b) {
 
 namespace {
 
+// The least minimum of a symbol that is calculated with: below, products would leave 64 bits.
+constexpr int64_t kLeastMin = -(int64_t{1} << 31);
+
 bool LeastIsNonNegative(const Expr& e) {
   std::optional<Expr> least = Extreme(e, /*want_least=*/true);
   if (!least) return false;
   // Only sizes are left. With s = t + min and t >= 0, non-negative coefficients are enough.
   Substitution shift;
+  bool bounded = true;
   ForEachSymbol(*least, [&](const Atom& atom) {
+    bounded = bounded && atom.min >= kLeastMin;
+    if (!bounded) return;
     shift.emplace(SymbolKey{AtomKind::kSize, atom.id},
                   Expr::Size(atom.id, 0, atom.hint - atom.min) + atom.min);
   });
+  if (!bounded) return false;
   if (!shift.empty()) *least = Substitute(*least, shift);
   return std::all_of(least->terms().begin(), least->terms().end(),
                      [](const Term& term) { return term.coefficient >= 0; });
@@ -211,15 +218,11 @@ bool LeastIsNonNegative(const Expr& e) {
 }  // namespace
 
 bool ProvablyNonNegative(const Expr& e) {
-  constexpr int64_t kLeastMin = -(int64_t{1} << 31);  // of symbols that the shift below multiplies
   bool all_small = true;
   for (const Term& term : e.terms()) {
     if (term.coefficient < 0) all_small = false;
     for (const AtomPtr& atom : term.atoms) {
-      if (atom->kind == AtomKind::kSize && atom->min < 0) {
-        if (atom->min < kLeastMin) return false;
-        all_small = false;
-      }
+      if (atom->kind == AtomKind::kSize && atom->min < 0) all_small = false;
       if (atom->kind == AtomKind::kFloorDiv || atom->kind == AtomKind::kMin ||
           atom->kind == AtomKind::kMax || atom->kind == AtomKind::kMod) {
         if (!LowerBoundIsZero(*atom)) return false;
@@ -242,11 +245,12 @@ std::optional<int64_t> LeastOf(const Atom& atom) {
   const auto of = [&](int i) { return LeastOf(atom.args[i]); };
   switch (atom.kind) {
     case AtomKind::kSize:
+      if (atom.min < kLeastMin) break;
       return std::min<int64_t>(atom.min, kLargeLeast);
     case AtomKind::kFloorDiv: {
       const auto dividend = of(0), divisor = atom.args[1].AsConstant();
       if (!dividend || !divisor || *divisor <= 0) break;
-      return *dividend >= 0 ? *dividend / *divisor : -((-*dividend + *divisor - 1) / *divisor);
+      return *dividend >= 0 ? *dividend / *divisor : -((-*dividend - 1) / *divisor + 1);
     }
     case AtomKind::kMax: {
       const auto a = of(0), b = of(1);
@@ -316,7 +320,7 @@ bool CombineQuotientAndRemainder(Terms* terms) {
       // Dividing may prove much that has quotients itself: only where a term may complete it.
       const Term& by = mod->args[1].terms()[0];
       const bool may_complete = std::ranges::any_of(*terms, [&](const Term& term) {
-        return term.coefficient == factor.coefficient * by.coefficient &&
+        return term.coefficient == Times(factor.coefficient, by.coefficient) &&
                term.atoms.size() == factor.atoms.size() + by.atoms.size() + 1;
       });
       if (!may_complete) continue;

@@ -301,7 +301,7 @@ def _prepared_model(
     before = base()
     entry["loss"], entry["memory"] = {"eager": wanted}, {}
     entry["memory"]["eager"] = device.peak_memory(runs["eager"]) - before
-    entry["ready"] = {}
+    entry["ready"], entry["side_by_side"] = {}, bench.turns.shared
     for name, told in bench.backends.items():
         if bench.budget.over():
             entry.setdefault("errors", {})[name] = gpu_report.NO_TIME

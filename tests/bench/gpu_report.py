@@ -34,6 +34,7 @@ def failed(data: Any) -> bool:
 def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Several runs as one: of each case, the last that was measured, with its run."""
     result: dict[str, Any] = {}
+    fewest = min(data["rounds"] for data in runs)
     for data in runs:
         for key, value in data.items():
             if not isinstance(value, list):
@@ -43,7 +44,7 @@ def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
             run = _run_of(data)
             entries.update({e["name"]: {"run": run, **e} for e in value if "skipped" not in e})
             result[key] = list(entries.values())
-    return result
+    return {**result, "rounds": fewest}
 
 
 def _run_of(data: dict[str, Any]) -> str:
@@ -212,6 +213,8 @@ def _first_calls(entries: list[dict[str, Any]]) -> Section:
         "From torch.compile to the first result, in the process of the steps above: libraries are "
         "loaded, the daemon's store and TorchInductor's cache may know kernels of the cases before."
     )
+    if any(entry.get("side_by_side") for entry in entries):
+        text += " Several models compiled side by side, and shared the host's cores."
     names = _ALL[1:]
     rows = []
     for entry in entries:
@@ -304,7 +307,7 @@ def markdown(data: dict[str, Any]) -> str:
     head = (
         "# On a GPU\n\n"
         "Made by `tests/bench/gpu.py --write-docs`; do not edit. Medians of "
-        f"{data['rounds']} rounds in which the alternatives take turns in one process, timed by "
+        f"{data['rounds']} rounds or more, in which the alternatives take turns in one process, timed by "
         "events on the stream, ± half the distance between the quartiles. Ratios are medians of "
         "the rounds' own ratios; below 1, tensord is faster.\n\n"
         f"Measured {m['date']} on one {m['device']} ({m.get('architecture', '')}), "

@@ -49,6 +49,23 @@ def test_a_death_costs_one_task(how: str) -> None:
     assert first["pid"] != second["pid"]
 
 
+def test_a_crash_says_where_although_many_modules_were_loaded() -> None:
+    program = (
+        f"import faulthandler, os, sys; sys.path.append({str(TOOLS)!r})\n"
+        "from worker_pool import serve\n"
+        "faulthandler.enable()\n"
+        "def handle(task, note):\n"
+        "    print('Extension modules: ' + 'numpy.linalg._umath_linalg, ' * 200)\n"
+        "    sys.stdout.flush()\n"
+        "    os.abort()\n"
+        "serve(handle)\n"
+    )
+    worker = Worker([sys.executable, "-c", program])
+    with pytest.raises(WorkerDiedError, match=r"Fatal Python error: Aborted[\s\S]*in handle"):
+        worker.ask({"do": "crash"}, 30)
+    worker.close()
+
+
 def test_time_begins_anew_with_each_note() -> None:
     worker = Worker(COMMAND)
     assert not worker.is_running
