@@ -307,8 +307,8 @@ def markdown(data: dict[str, Any]) -> str:
     head = (
         "# On a GPU\n\n"
         "Made by `tests/bench/gpu.py --write-docs`; do not edit. Medians of "
-        f"{data['rounds']} rounds or more, in which the alternatives take turns in one process, timed by "
-        "events on the stream, ± half the distance between the quartiles. Ratios are medians of "
+        f"{data['rounds']} rounds or more, in which the alternatives take turns in one process, "
+        "timed by events on the stream, ± half the distance between the quartiles. Ratios are medians of "
         "the rounds' own ratios; below 1, tensord is faster.\n\n"
         f"Measured {m['date']} on one {m['device']} ({m.get('architecture', '')}), "
         f"{m['host_cores']} host cores, Python {m['python']}, torch {m['torch']}, transformers "

@@ -54,6 +54,11 @@ def load(
     return _module
 
 
+def loaded() -> Any:
+    """The extension where `load` found it, else None."""
+    return _module
+
+
 def bridge() -> str:
     """What takes this process's calls to programs and checks guards, in words: "native", or
     "python" and why the extension is not there (yet)."""

@@ -29,6 +29,7 @@
 #include "graph_call.h"
 #include "guard_checks.h"
 #include "guard_tree.h"
+#include "loans.h"
 #include "program.h"
 #include "state_check.h"
 #include "tensor_check.h"
@@ -133,6 +134,7 @@ PyMODINIT_FUNC PyInit__tensord_native() {
       {"Program", tensord::native::ProgramType()},
       {"GraphCall", tensord::native::GraphCallType()},
       {"GuardTree", &tree_type},
+      {"Loans", tensord::native::LoansType()},
   };
   PyObject* module = PyModule_Create(&tensord::native::module_definition);
   if (module == nullptr) return nullptr;

@@ -60,7 +60,7 @@ class Result:
     def users(self) -> int:
         """How many tensors' storages over it are in use; none of a graph that is gone."""
         graph = self.graph()
-        return 0 if graph is None else graph.users(self.number)
+        return 0 if graph is None else graph.loans.users(self.number)
 
     @property
     def storage(self) -> torch.UntypedStorage:
@@ -73,7 +73,7 @@ class Result:
 
     def lend(self) -> torch.UntypedStorage:
         """A storage over it that counts as used."""
-        return self._alive().lend(self.number)
+        return self._alive().loans.lend(self.number)
 
     def _alive(self) -> Captured:
         graph = self.graph()
@@ -92,7 +92,7 @@ class Arena:
         # No more graphs: a capture failed in the pool. spoiled: nor replays.
         self.closed = self.spoiled = False
         self._graphs: list[weakref.ref[Captured]] = []
-        # In the order in which it was freed: what a graph may write over is a head of this list.
+        # What the graphs that are captured from now on may write over.
         self._freed: list[Result] = []
 
     @contextlib.contextmanager
@@ -108,7 +108,11 @@ class Arena:
     def add(self, captured: Captured) -> None:
         """The newest graph."""
         captured.arena = self
-        captured.position, captured.may_overwrite = len(self._graphs), len(self._freed)
+        captured.position = len(self._graphs)
+        freed: dict[weakref.ref[Captured], list[int]] = {}
+        for result in self._freed:
+            freed.setdefault(result.graph, []).append(result.number)
+        captured.overwrites = [(graph, tuple(numbers)) for graph, numbers in freed.items()]
         self._graphs.append(weakref.ref(captured))
 
     def mark_freed(self, results: Iterable[Result]) -> None:
@@ -123,11 +127,12 @@ class Arena:
     def overlaid(self, captured: Captured) -> list[Captured]:
         """Later graphs of which a result is in use, which may lie where this one writes."""
         later = (reference() for reference in self._graphs[captured.position + 1 :])
-        return [graph for graph in later if graph is not None and graph.live_results()]
+        return [graph for graph in later if graph is not None and graph.loans.used()]
 
     def overwrites_used(self, captured: Captured) -> bool:
         """True when somebody uses what was freed before the graph was captured."""
-        return any(result.users() for result in self._freed[: captured.may_overwrite])
+        graphs = ((reference(), numbers) for reference, numbers in captured.overwrites)
+        return any(g is not None and g.loans.any_used(numbers) for g, numbers in graphs)
 
 
 class Reuse:
@@ -141,6 +146,7 @@ class Reuse:
     ) -> None:
         self.arena, self._arguments = arena, arguments
         self._results = {result for result, _ in arguments.values()}
+        self._graphs = {result.graph for result in self._results}
         # During the capture: references to the storages that its inputs own, and whose they were.
         self._owned: dict[Any, Result] = {}
         self._lenders: list[Captured] = []
@@ -160,7 +166,7 @@ class Reuse:
     def remove(self, arguments: list[Any]) -> list[Captured]:
         """Leaves None in place of the arguments, so that nothing here keeps them in use. The graphs
         that they are of: for as long as the caller has these, `put_back` can undo it."""
-        graphs = [graph for result in self._results if (graph := result.graph()) is not None]
+        graphs = [graph for reference in self._graphs if (graph := reference()) is not None]
         for number in self._arguments:
             arguments[number] = None
         return graphs

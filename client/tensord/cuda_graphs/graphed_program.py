@@ -244,7 +244,7 @@ class GraphedProgram:
         if captured is None:
             return None, set()
         with captured.arena.entered() as entered:
-            held = captured.live_results() if entered else set()
+            held = captured.loans.used() if entered else set()
             replayed = entered and not held
             return (self._replay(shape, captured, arguments) if replayed else None), held
 

@@ -20,6 +20,7 @@ import torch
 from .. import torch_compat
 from ..buffers import buffer_like, copy_into
 from .arena import Arena, Result, Reuse, Sharing
+from .loans import Loan, Loans, loans_of
 
 _WORKSPACE_UNIT = 2 << 20
 
@@ -30,9 +31,9 @@ CAPTURE = threading.Lock()
 
 @dataclass
 class Output:
-    """How to make one result after a replay. storage: its number; None for what is no tensor of the
-    graph's. argument: the argument that it is, or whose memory it views. offset: in elements from
-    the start of the storage, or in bytes from that of the argument."""
+    """How to make one result after a replay. storage: the number of the graph's that it lies in;
+    None for what is no tensor of the graph's. argument: the argument that it is, or whose memory it
+    views. offset: of that, in bytes from the argument's start. copied: given out as a copy."""
 
     value: Any = None
     storage: int | None = None
@@ -64,13 +65,14 @@ class Captured:
     outputs: list[Output] = field(default_factory=list)
     # Where the results lie. Not its own any more where a later graph uses the memory again.
     storages: list[torch.UntypedStorage] = field(default_factory=list)
-    # What the last replay handed out: references to storages over each of those.
-    handed: list[list[Any]] = field(default_factory=list)
-    # The arena it was captured in, its position there, and how many earlier results it may
-    # overwrite. `reuse` lists those of them that are its own arguments.
+    # What the last replay handed out of those. only_loans: there are no other results.
+    only_loans: bool = False
+    loans: Loans = field(default_factory=lambda: loans_of([], []))
+    # The arena it was captured in, its position there, and of which graphs it may overwrite which
+    # results. `reuse` lists those of them that are its own arguments.
     arena: Arena = field(init=False)
     position: int = 0
-    may_overwrite: int = 0
+    overwrites: list[tuple[weakref.ref[Captured], tuple[int, ...]]] = field(default_factory=list)
     reuse: Reuse | None = None
 
     def fits(self, arguments: Sequence[Any], stream: int | None) -> bool:
@@ -79,21 +81,6 @@ class Captured:
             arguments[i].data_ptr() == address
             for i, address in zip(self.fixed, self.addresses, strict=True)
         )
-
-    def live_results(self) -> set[int]:
-        """Storages whose tensors are still used from the last replay."""
-        return {i for i in range(len(self.handed)) if self.users(i)}
-
-    def users(self, number: int) -> int:
-        """How many storages over one of its own are in use."""
-        return sum(not reference.expired() for reference in self.handed[number])
-
-    def lend(self, number: int) -> torch.UntypedStorage:
-        """One more storage over one of its own, which counts as handed out."""
-        storage = torch_compat.storage_over(self.storages[number])
-        used = [reference for reference in self.handed[number] if not reference.expired()]
-        self.handed[number] = [*used, torch_compat.storage_reference(storage)]
-        return storage
 
     def outdated(self) -> bool:
         """True when it reads memory of a graph that is gone, so that it will hardly fit again."""
@@ -135,9 +122,8 @@ def result_of(tensor: torch.Tensor, stream: int | None) -> Result | None:
     captured = reference() if reference is not None else None
     if reference is None or captured is None or captured.stream != stream:
         return None
-    mine = torch_compat.storage_reference(storage)
-    numbers = (number for number, handed in enumerate(captured.handed) if mine in handed)
-    return next((Result(reference, number) for number in numbers), None)
+    number = captured.loans.number_of(storage)
+    return None if number is None else Result(reference, number)
 
 
 def adopt(captured: Captured) -> None:
@@ -164,7 +150,7 @@ def free_given_up() -> None:
     if CAPTURE.locked():
         return
     for key, captured in list(_GIVEN_UP.items()):
-        if not captured.live_results():
+        if not captured.loans.used():
             _GIVEN_UP.pop(key, None)
 
 
@@ -218,6 +204,7 @@ def describe(
     """Notes how to make each result again after a replay; `copied`: numbers of those that are
     handed out as copies."""
     numbers: dict[int, int] = {}
+    layouts: list[Loan] = []
     for number, result in enumerate(results):
         if not isinstance(result, torch.Tensor):
             captured.outputs.append(Output(value=result))
@@ -225,7 +212,6 @@ def describe(
         storage = result.untyped_storage()
         output = Output(
             dtype=result.dtype,
-            offset=int(result.storage_offset()),
             size=tuple(result.shape),
             stride=result.stride(),
             copied=number in copied,
@@ -238,29 +224,30 @@ def describe(
             output.storage = numbers.setdefault(storage.data_ptr(), len(numbers))
             if output.storage == len(captured.storages):
                 captured.storages.append(storage)
+            layouts.append((output.storage, *torch_compat.layout_of(result)))
         captured.outputs.append(output)
+    captured.loans = loans_of(captured.storages, layouts)
+    captured.only_loans = len(layouts) == len(results) and not copied
 
 
 def results_of(captured: Captured, arguments: Sequence[Any]) -> list[Any]:
     """Fresh tensors over the graph's memory, which do not own it, and copies where they are due."""
-    lent = [torch_compat.storage_over(storage) for storage in captured.storages]
-    results = []
+    lent = captured.loans.tensors()
+    if captured.only_loans:
+        return lent
+    tensors, results = iter(lent), []
     for output in captured.outputs:
         if output.argument is not None:
             results.append(_of_argument(output, arguments[output.argument]))
-            continue
-        if output.storage is None:
+        elif output.storage is None:
             results.append(output.value)
-            continue
-        tensor = torch_compat.tensor_over(
-            lent[output.storage], output.dtype, output.size, output.stride, output.offset
-        )
-        if output.copied:
-            copy = buffer_like(tensor)
-            copy_into(copy, tensor)
-            tensor = copy
-        results.append(tensor)
-    captured.handed = [[torch_compat.storage_reference(storage)] for storage in lent]
+        else:
+            tensor = next(tensors)
+            if output.copied:
+                copy = buffer_like(tensor)
+                copy_into(copy, tensor)
+                tensor = copy
+            results.append(tensor)
     return results
 
 

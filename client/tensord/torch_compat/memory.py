@@ -13,12 +13,17 @@ import torch
 
 
 def storage_over(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """Another storage over the same memory, which does not own it.
+    """Another storage over the same memory, which does not own it."""
+    return storage_at(storage.data_ptr(), storage.device, storage.nbytes())
+
+
+def storage_at(address: int, device: torch.device, size: int) -> torch.UntypedStorage:
+    """A storage over `size` bytes there, which does not own them.
 
     2.11 to 2.13, as torch's own CUDA graph trees do.
     """
     make: Any = torch._C._construct_storage_from_data_pointer  # typed as another kind of storage
-    over: torch.UntypedStorage = make(storage.data_ptr(), storage.device, storage.nbytes())
+    over: torch.UntypedStorage = make(address, device, size)
     return over
 
 
