@@ -81,7 +81,7 @@ class Lowerer {
       results = Generate(node, *lowering);
     }
     if (absl::IsUnimplemented(results.status())) {
-      results = CallLibraryFor(node);
+      TENSORD_ASSIGN_OR_RETURN(results, CallLibraryFor(node));
     } else if (!results.ok()) {
       return absl::Status(results.status().code(),
                           absl::StrCat(Describe(node), ": ", results.status().message()));
@@ -237,7 +237,7 @@ class Lowerer {
 
   // ---- Library calls
 
-  std::vector<Tensor> CallLibraryFor(const Node& node) {
+  Results CallLibraryFor(const Node& node) {
     const Operator* op = FindOperator(node.op);
     if (HasTrait(op, kNoEffect)) return std::vector<Tensor>(node.outputs.size());
     const TensorSource tensor_of = [&](const ArgumentValue& arg) {
@@ -251,7 +251,9 @@ class Lowerer {
     };
     if (!WritesArgument(op) || op->Has(kCallsBack)) return CallLibrary(builder_, node, tensor_of);
     CallLibraryInPlace(builder_, node, tensor_of);
-    return {values_[ValueOf(node.args[op->written])]};
+    const std::vector<Tensor> written = {values_[ValueOf(node.args[op->written])]};
+    TENSORD_RETURN_IF_ERROR(VerifyResults(node, written));
+    return written;
   }
 
   // ---- Outputs
