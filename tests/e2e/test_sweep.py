@@ -18,8 +18,9 @@ import torch
 SWEEP = Path(__file__).resolve().parents[1] / "sweep"
 sys.path.append(str(SWEEP))
 
+import document  # noqa: E402
 import judge  # noqa: E402
-from case_outcome import cause  # noqa: E402
+from case_outcome import Outcome, cause  # noqa: E402
 
 
 def sweep(results: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
@@ -241,3 +242,22 @@ def test_causes_are_the_same_but_for_numbers() -> None:
     two = "wrong: at [0, 11] 7.0, eager inf, node 'add_27' (aten::add)"
     assert cause(one) == cause(two)
     assert cause(one) != cause(one.replace("aten::add", "aten::mul"))
+
+
+def test_a_document_keeps_what_the_results_say_nothing_of(tmp_path: Path) -> None:
+    path = tmp_path / "operators.md"
+
+    def sin_on(device: str, kind: str) -> dict[str, Outcome]:
+        key = f"sin|float32|samples|forward|static|{device}"
+        how = {"kind": kind, "launches": 1, "calls": []}
+        return {key: Outcome(key, Counter(right=1), how=how)}
+
+    document.write(sin_on("cuda", "library"), path)
+    document.write(sin_on("cpu", "kernel"), path)
+    cpu, cuda = path.read_text().split("\n## ")[1:]
+    assert cpu.startswith("CPU\n\nSeen 20") and "| sin | kernel |  |" in cpu
+    assert cuda.startswith("CUDA\n\nSeen 20") and "| sin | library |  |" in cuda
+    document.write(sin_on("cuda", "kernels"), path)
+    assert path.read_text().count("| sin |") == 2 and "| sin | kernels |  |" in path.read_text()
+    with pytest.raises(ValueError, match="no forward case"):
+        document.write({}, path)

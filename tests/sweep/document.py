@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 from collections import Counter, defaultdict
 
@@ -116,11 +117,25 @@ def _summary(found: Kinds) -> list[str]:
 
 
 def write(outcomes: dict[str, Outcome], path: pathlib.Path) -> None:
-    """One section a device; raises ValueError when the results hold nothing for it."""
-    lines = [HEAD]
+    """One section a device; that of a device of which the results hold nothing stays as it is.
+    Raises ValueError when they hold nothing of any."""
+    sections = _sections(path)
+    seen = False
     for device, title in (("cpu", "CPU"), ("cuda", "CUDA")):
         if found := kinds(outcomes, device):
-            lines += [f"## {title}", "", *_summary(found), "", *_table(found), ""]
-    if len(lines) == 1:
+            date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+            lines = [f"Seen {date}.", "", *_summary(found), "", *_table(found)]
+            sections[title] = "\n".join(lines)
+            seen = True
+    if not seen:
         raise ValueError("the results hold no forward case with the database's samples")
-    path.write_text("\n".join(lines).rstrip() + "\n")
+    texts = [f"## {title}\n\n{text}\n" for title, text in sorted(sections.items())]
+    path.write_text("\n".join([HEAD, *texts]))
+
+
+def _sections(path: pathlib.Path) -> dict[str, str]:
+    """What stands there, by heading."""
+    if not path.exists():
+        return {}
+    parts = path.read_text().split("\n## ")[1:]
+    return {title: text.strip() for title, _, text in (part.partition("\n") for part in parts)}
