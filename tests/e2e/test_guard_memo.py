@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,6 +22,11 @@ _, OBJECT, EQUALS, LENGTH, KEYS = range(5)
 LACKS, HAS_ATTRIBUTE, LACKS_OWN, TENSOR, DISTINCT, OF_CLASS = 7, 8, 10, 11, 14, 17
 
 pytestmark = pytest.mark.usefixtures("native_guards")
+
+# Which does not tell who watches a dictionary of attributes: they are looked at in each call.
+attributes_are_told = pytest.mark.skipif(
+    sys.version_info[:3] == (3, 13, 0), reason="Python 3.13.0 tells nobody of attributes"
+)
 
 
 class Block(torch.nn.Module):
@@ -132,6 +138,7 @@ def test_a_change_after_calls_that_held_is_seen(text: str, calls: int) -> None:
     assert not tree(call)
 
 
+@attributes_are_told
 def test_an_unchanged_model_is_looked_at_where_it_could_change_unseen() -> None:
     model = Model()
     tree = guards_of(model)
@@ -366,6 +373,7 @@ def test_the_class_gets_what_its_instance_had() -> None:
         del Block.scale  # type: ignore[misc]
 
 
+@attributes_are_told
 def test_an_attribute_that_is_there_and_goes() -> None:
     model = Model()
     tree = native.module().GuardTree({})

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dict_versions.h"
 
+#include <optional>
 #include <unordered_map>
+#include <utility>
+
+#include "reference.h"
 
 namespace tensord::native {
 
@@ -34,9 +38,8 @@ int Changed(PyDict_WatchEvent event, PyObject* dictionary, PyObject*, PyObject*)
   return 0;
 }
 
-}  // namespace
-
-DictVersion VersionOfDict(PyObject* dictionary) {
+// Nothing where it cannot be watched.
+DictVersion Watch(PyObject* dictionary) {
   static const int watcher = PyDict_AddWatcher(Changed);  // -1: an interpreter has eight
   if (watcher < 0 || PyDict_Watch(watcher, dictionary) != 0) {
     PyErr_Clear();
@@ -45,6 +48,46 @@ DictVersion VersionOfDict(PyObject* dictionary) {
   std::shared_ptr<uint64_t>& version = Watched()[dictionary];
   if (version == nullptr) version = std::make_shared<uint64_t>(++last_version);
   return {version.get(), version};
+}
+
+// Whether the values of an instance's dictionary lie in the instance.
+bool LiesInAnInstance(PyObject* dictionary) {
+  return reinterpret_cast<PyDictObject*>(dictionary)->ma_values != nullptr;
+}
+
+// Whether this Python tells watchers of a dictionary whose values lie in the instance of attributes
+// that are set, added and deleted. 3.13.0 does not.
+bool TellsOfAttributes() {
+  const Reference names(PyDict_New());
+  if (!names) return false;
+  const Reference none(PyRun_String("class Any: pass\nit = Any()\nit.a = it.b = 1\n", Py_file_input,
+                                    names.get(), names.get()));
+  PyObject* instance = none ? PyDict_GetItemString(names.get(), "it") : nullptr;
+  const Reference own(instance ? PyObject_GenericGetDict(instance, nullptr) : nullptr);
+  if (!own) return false;
+  const DictVersion version = Watch(own.get());
+  if (version.place == nullptr) return false;
+  uint64_t last = *version.place;
+  const auto tells = [&](int status) {
+    return status == 0 && std::exchange(last, *version.place) != *version.place;
+  };
+  return tells(PyObject_SetAttrString(instance, "a", Py_None)) &&
+         tells(PyObject_DelAttrString(instance, "b")) &&
+         tells(PyObject_SetAttrString(instance, "c", Py_None));
+}
+
+}  // namespace
+
+DictVersion VersionOfDict(PyObject* dictionary) {
+  // Not by the initialization of a static, for which another thread would wait with the GIL.
+  static std::optional<bool> tells_of_attributes;
+  if (!tells_of_attributes) {
+    const bool tells = TellsOfAttributes();
+    PyErr_Clear();
+    tells_of_attributes = tells;
+  }
+  if (!*tells_of_attributes && LiesInAnInstance(dictionary)) return {};
+  return Watch(dictionary);
 }
 
 #endif

@@ -44,6 +44,7 @@ from .joint import (
     compared_extrema,
     complex_numbers,
     counter_based_random,
+    embedding_bags,
     misstated_sizes,
     pool_offsets,
     relu_masks,
@@ -200,6 +201,10 @@ TABLE: tuple[Pass, ...] = (
         "joint",
         compared_extrema.compared_extrema,
         operators=compared_extrema.OPERATORS,
+    ),
+    # What fake tensors say wrongly and can be said rightly.
+    Pass(
+        "embedding_bags", "joint", embedding_bags.embedding_bags, operators=embedding_bags.OPERATORS
     ),
     # What no program can be compiled for, since torch is wrong about its sizes. Behind passes that
     # replace nodes, and with the marks in both graphs that are cut from this one.
