@@ -84,9 +84,15 @@ def test_names_of_variables_are_the_same_in_each_process(prefix: str) -> None:
     assert list(wrote(15).code.variables) == ["x", f"{prefix}_1"]
 
 
+def named(code: types.CodeType, name: str) -> types.CodeType:
+    """The code by that name, also qualified, which codes have since Python 3.11."""
+    qualified = {"co_qualname": name} if sys.version_info >= (3, 11) else {}
+    return code.replace(co_name=name, **qualified)
+
+
 def test_names_of_comprehensions_are_the_same_in_each_process() -> None:
     def wrote(name: str) -> frame_pb2.FrameCode:
-        inner = (lambda: None).__code__.replace(co_name=name, co_qualname=name)
+        inner = named((lambda: None).__code__, name)
         code = (lambda: None).__code__.replace(co_consts=(None, inner))
         return bytecode.write(code, {})[0].code
 
@@ -183,7 +189,7 @@ def test_a_comprehension_behind_a_break_is_a_function_of_the_module() -> None:
     def wrote(number: int) -> frame_pb2.Result:
         name = f"__comprehension_f_at_7_{number}"
         comprehension = _function("def f(x): return [x + i for i in range(3)]")
-        code = comprehension.__code__.replace(co_name=name, co_qualname=name)
+        code = named(comprehension.__code__, name)
         made = types.FunctionType(code, comprehension.__globals__, name)
         return _written(_function(f"def f(x): return {name}(x)", **{name: made}))[0]
 
