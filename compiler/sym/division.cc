@@ -194,22 +194,29 @@ std::optional<Expr> ExactDiv(const Expr& a, const Expr& b) {
 
 namespace {
 
-// The least minimum of a symbol that is calculated with: below, products would leave 64 bits.
-constexpr int64_t kLeastMin = -(int64_t{1} << 31);
+// Whether no term of sizes leaves 62 bits where each of them is at its minimum.
+bool StaysInRange(const Expr& e) {
+  constexpr double kMost = static_cast<double>(int64_t{1} << 62);
+  double sum = 0;
+  for (const Term& term : e.terms()) {
+    double product = std::abs(static_cast<double>(term.coefficient));
+    for (const AtomPtr& atom : term.atoms) {
+      product *= 1 + std::abs(static_cast<double>(atom->min));
+    }
+    sum += product;
+  }
+  return sum < kMost;
+}
 
 bool LeastIsNonNegative(const Expr& e) {
   std::optional<Expr> least = Extreme(e, /*want_least=*/true);
-  if (!least) return false;
+  if (!least || !StaysInRange(*least)) return false;
   // Only sizes are left. With s = t + min and t >= 0, non-negative coefficients are enough.
   Substitution shift;
-  bool bounded = true;
   ForEachSymbol(*least, [&](const Atom& atom) {
-    bounded = bounded && atom.min >= kLeastMin;
-    if (!bounded) return;
     shift.emplace(SymbolKey{AtomKind::kSize, atom.id},
-                  Expr::Size(atom.id, 0, atom.hint - atom.min) + atom.min);
+                  Expr::Size(atom.id, 0, Sum(atom.hint, -atom.min)) + atom.min);
   });
-  if (!bounded) return false;
   if (!shift.empty()) *least = Substitute(*least, shift);
   return std::all_of(least->terms().begin(), least->terms().end(),
                      [](const Term& term) { return term.coefficient >= 0; });
@@ -245,7 +252,6 @@ std::optional<int64_t> LeastOf(const Atom& atom) {
   const auto of = [&](int i) { return LeastOf(atom.args[i]); };
   switch (atom.kind) {
     case AtomKind::kSize:
-      if (atom.min < kLeastMin) break;
       return std::min<int64_t>(atom.min, kLargeLeast);
     case AtomKind::kFloorDiv: {
       const auto dividend = of(0), divisor = atom.args[1].AsConstant();

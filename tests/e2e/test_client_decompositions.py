@@ -163,3 +163,20 @@ def test_gradients_of_soft_margins_keep_their_last_digits(tensord_daemon, reduct
         run(leaf).sum().backward()
         found.append(leaf.grad)
     torch.testing.assert_close(*found, rtol=1e-5, atol=0.0)
+
+
+def test_a_product_of_vectors_does_not_overflow_before_its_factor(tensord_daemon):
+    most = torch.finfo(torch.float64).max
+    x = torch.ones(2, 2, dtype=torch.float64)
+    a = torch.tensor([2.0, -3.0], dtype=torch.float64)
+    b = torch.tensor([most, 1.0], dtype=torch.float64)
+
+    def function(x: Tensor) -> Tensor:
+        return torch.addr(x, a, b, beta=0.5, alpha=0.25)
+
+    wanted = function(x)
+    assert wanted.isfinite().all()
+    assert torch.equal(torch.compile(function, backend="tensord")(x), wanted)
+    whole = torch.addr(torch.ones(2, 2), a.float(), a.float(), alpha=0.25)
+    run = torch.compile(torch.addr, backend="tensord")
+    assert torch.equal(run(torch.ones(2, 2), a.float(), a.float(), alpha=0.25), whole)

@@ -39,7 +39,8 @@ def test_training(dtype: torch.dtype, mode: str, padding: int | None, transposed
     assert tensord.stats()["call_backs"] == 0
 
 
-def test_factors_and_sizes_that_differ() -> None:
+@pytest.mark.parametrize("every", [1, 2])
+def test_factors_and_sizes_that_differ(every: int) -> None:
     def bags(weight: Tensor, indices: Tensor, factors: Tensor) -> Tensor:
         offsets = torch.arange(0, indices.shape[0], 2)
         return embedding_bag(indices, weight, offsets, mode="sum", per_sample_weights=factors)
@@ -47,8 +48,26 @@ def test_factors_and_sizes_that_differ() -> None:
     run = torch.compile(bags, backend="tensord", dynamic=True)
     for count in (4, 9):
         weight = torch.randn(10, 5, dtype=torch.bfloat16, requires_grad=True)
-        factors = torch.randn(count, dtype=torch.bfloat16)
+        factors = torch.randn(every * count, dtype=torch.bfloat16)[::every].requires_grad_()
         indices = torch.randint(0, 10, (count,))
-        wanted = torch.autograd.grad(bags(weight, indices, factors).float().sum(), weight)
-        ours = torch.autograd.grad(run(weight, indices, factors).float().sum(), weight)
+        leaves = (weight, factors)
+        wanted = torch.autograd.grad(bags(weight, indices, factors).float().sum(), leaves)
+        ours = torch.autograd.grad(run(weight, indices, factors).float().sum(), leaves)
         torch.testing.assert_close(ours, wanted)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_who_reads_the_second_result_gets_eagers(training: bool) -> None:
+    def bags(weight: Tensor, indices: Tensor, offsets: Tensor) -> tuple[Tensor, ...]:
+        result, second, sizes, _ = torch.embedding_bag(weight, indices, offsets)
+        return result.sin(), second + 1, sizes + 1
+
+    weight = torch.randn(10, 5, dtype=torch.bfloat16, requires_grad=training)
+    given = torch.tensor([3, 1, 1, 7]), torch.tensor([0, 2])
+    wanted = bags(weight, *given)
+    ours = torch.compile(bags, backend="tensord")(weight, *given)
+    assert wanted[1].shape == (0,)
+    torch.testing.assert_close(ours, wanted)
+    if training:
+        gradients = [torch.autograd.grad(r[0].float().sum(), weight)[0] for r in (ours, wanted)]
+        torch.testing.assert_close(*gradients)

@@ -133,6 +133,7 @@ def test_empty_memory(make: Callable[..., Loans]) -> None:
         ((2, torch.float32, (1,), (1,), 0), IndexError),
         ((0, "float32", (1,), (1,), 0), TypeError),
         ((0, torch.float32, 1, (1,), 0), TypeError),
+        ((0, torch.float32, (1,), (1, 1), 0), TypeError),
         ((0, torch.float32), TypeError),
     ],
 )

@@ -252,12 +252,12 @@ def test_a_document_keeps_what_the_results_say_nothing_of(tmp_path: Path) -> Non
         how = {"kind": kind, "launches": 1, "calls": []}
         return {key: Outcome(key, Counter(right=1), how=how)}
 
-    document.write(sin_on("cuda", "library"), path)
-    document.write(sin_on("cpu", "kernel"), path)
+    document.write(sin_on("cuda", "library"), "2026-11-23", path)
+    document.write(sin_on("cpu", "kernel"), "2026-11-29", path)
     cpu, cuda = path.read_text().split("\n## ")[1:]
-    assert cpu.startswith("CPU\n\nSeen 20") and "| sin | kernel |  |" in cpu
-    assert cuda.startswith("CUDA\n\nSeen 20") and "| sin | library |  |" in cuda
-    document.write(sin_on("cuda", "kernels"), path)
+    assert cpu.startswith("CPU\n\nSeen 2026-11-29.") and "| sin | kernel |  |" in cpu
+    assert cuda.startswith("CUDA\n\nSeen 2026-11-23.") and "| sin | library |  |" in cuda
+    document.write(sin_on("cuda", "kernels"), "2026-11-30", path)
     assert path.read_text().count("| sin |") == 2 and "| sin | kernels |  |" in path.read_text()
     with pytest.raises(ValueError, match="no forward case"):
-        document.write({}, path)
+        document.write({}, "2026-11-30", path)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import datetime
 import pathlib
 from collections import Counter, defaultdict
 
@@ -116,19 +115,18 @@ def _summary(found: Kinds) -> list[str]:
     return lines
 
 
-def write(outcomes: dict[str, Outcome], path: pathlib.Path) -> None:
+def write(outcomes: dict[str, Outcome], seen: str, path: pathlib.Path) -> None:
     """One section a device; that of a device of which the results hold nothing stays as it is.
-    Raises ValueError when they hold nothing of any."""
+    seen: the date of the results. Raises ValueError when they hold nothing of any."""
     sections = _sections(path)
-    seen = False
-    for device, title in (("cpu", "CPU"), ("cuda", "CUDA")):
-        if found := kinds(outcomes, device):
-            date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-            lines = [f"Seen {date}.", "", *_summary(found), "", *_table(found)]
-            sections[title] = "\n".join(lines)
-            seen = True
-    if not seen:
+    titles = {"cpu": "CPU", "cuda": "CUDA"}
+    found = {title: kinds(outcomes, device) for device, title in titles.items()}
+    if not any(found.values()):
         raise ValueError("the results hold no forward case with the database's samples")
+    for title, of_device in found.items():
+        if of_device:
+            lines = [f"Seen {seen}.", "", *_summary(of_device), "", *_table(of_device)]
+            sections[title] = "\n".join(lines)
     texts = [f"## {title}\n\n{text}\n" for title, text in sorted(sections.items())]
     path.write_text("\n".join([HEAD, *texts]))
 

@@ -117,9 +117,15 @@ KNOWN: tuple[Excuse, ...] = (
         "a product into expanded rows: eager's kernel fails a check of its own",
     ),
     Excuse(
-        r"^(index_reduce\.prod|reciprocal)\|float16\|.*\|gradient\|",
+        r"^index_reduce\.prod\|float16\|.*\|gradient\|",
         r"too far off: at \[.*\] -?\d[\d.e+]*, eager -?inf, float64 -?\d",
         "eager's gradient overflows on its way to a number that float16 has",
+    ),
+    Excuse(
+        r"^reciprocal\|float16\|reference\|gradient\|.*\|cuda",
+        r"^gradients: 1 of \d+ are too far off: at \[\d+, \d+\] 56352\.0, eager inf, float64 56403",
+        "the square of a reciprocal in float16, which eager's overflows: here by two roundings of"
+        " the reciprocal, which forward saves in float16",
     ),
     Excuse(
         r"^(__rmod__|div\.trunc_rounding|floor_divide|fmod)\|u?int\d+\|special\|.*\|cuda"
@@ -128,13 +134,15 @@ KNOWN: tuple[Excuse, ...] = (
         "a whole number divided by 0: CUDA gives what its division leaves; eager on the CPU raises",
     ),
     Excuse(
-        r"^(addr|(linalg\.)?cross|cumulative_trapezoid|fmod|mul|__rmul__)\|float64\|special\|.*\|cuda",
-        r"too far off: at \[.*\] -?inf, eager (nan|-?inf|-?\d[\d.]+e\+307), float64 ",
+        r"^((linalg\.)?cross|cumulative_trapezoid)\|float64\|special\|.*\|cuda"
+        r"|^(fmod|mul|__rmul__)\|float64\|special\|gradient\|.*\|cuda",
+        r"too far off: at \[.*\] -?inf, eager (nan|-?inf), float64 (nan|-?inf)",
         "products of the largest number, which fused with their sum do not overflow one by one",
     ),
     Excuse(
         r"^nn\.functional\.cosine_similarity\|b?float16\|.*\|gradient\|",
-        r"1 of \d+ are too far off: at \[[\d, ]+\] -?(0\.00\d+|\d\.\d+e-05), eager 0\.0",
+        r"^gradients: (result 1: )?1 of \d+ are too far off: at \[[\d, ]+\]"
+        r" -?(0\.00\d+|\d\.\d+e-05), eager -?0\.0, float64 -?0\.0$",
         "the gradient of a row of one element, or of one that is not 0, which is 0: terms that"
         " cancel, one of them rounded to 16 bits between two kernels",
     ),
@@ -191,8 +199,8 @@ KNOWN: tuple[Excuse, ...] = (
         " eager NaN",
     ),
     Excuse(
-        r"^(native_|nn\.functional\.)group_norm\|.*\|special\|",
-        r"too far off: at \[[\d, ]+\] -?inf, eager nan, float64 nan",
+        r"^(native_|nn\.functional\.)group_norm\|b?float16\|special\|",
+        r"^(result 0: )?\d+ of \d+ are too far off: at \[[\d, ]+\] -?inf, eager nan, float64 nan",
         "a weight and a bias of infinity: eager folds the row's mean into the bias, which makes"
         " infinity minus infinity of them",
     ),
@@ -225,8 +233,8 @@ KNOWN: tuple[Excuse, ...] = (
         " one and not in the parts of a scan",
     ),
     Excuse(
-        r"^nn\.functional\.max_unpool\dd\|.*\|special\|.*\|cuda",
-        r"^\d of \d+ are too far off: at ",
+        r"^nn\.functional\.max_unpool\dd\|float64\|special\|.*\|cuda",
+        r"^\d of \d+ are too far off: at \[[\d, ]+\] -?inf, eager 1\.797693134862315\d*e\+308",
         "places that several elements go to: which comes last is not said, nor the same twice",
     ),
     Excuse(

@@ -8,6 +8,7 @@ counts as right stands in judge.py, what is excused in excuses.py.
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import pathlib
 import signal
@@ -113,9 +114,12 @@ def main() -> int:
     args = _arguments()
     if args.write_docs is not None:
         results: dict[str, Outcome] = {}
-        for path in args.write_docs or [args.results]:
+        files = args.write_docs or [args.results]
+        for path in files:
             results |= read(path)
-        document.write(results, ROOT / "docs" / "operators.md")
+        newest = max(path.stat().st_mtime for path in files)
+        seen = datetime.datetime.fromtimestamp(newest, datetime.UTC).strftime("%Y-%m-%d")
+        document.write(results, seen, ROOT / "docs" / "operators.md")
         return 0
     share, shares = args.slice
     selection = entries.Selection(

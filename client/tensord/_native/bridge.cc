@@ -26,6 +26,7 @@
 #include <string>
 #include <utility>
 
+#include "dict_versions.h"
 #include "graph_call.h"
 #include "guard_checks.h"
 #include "guard_tree.h"
@@ -129,6 +130,7 @@ PyModuleDef module_definition = {
 }  // namespace tensord::native
 
 PyMODINIT_FUNC PyInit__tensord_native() {
+  tensord::native::LearnOfDictVersions();
   static PyTypeObject tree_type = tensord::native::MakeGuardTreeType();
   const std::pair<const char*, PyTypeObject*> types[] = {
       {"Program", tensord::native::ProgramType()},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dict_versions.h"
 
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -10,6 +9,8 @@
 namespace tensord::native {
 
 #if PY_VERSION_HEX < 0x030C0000
+
+void LearnOfDictVersions() {}
 
 DictVersion VersionOfDict(PyObject* dictionary) {
   return {&reinterpret_cast<PyDictObject*>(dictionary)->ma_version_tag, nullptr};
@@ -28,6 +29,7 @@ Versions& Watched() {
 }
 
 uint64_t last_version = 0;
+bool tells_of_attributes = false;
 
 // A PyDict_WatchCallback, called before the change.
 int Changed(PyDict_WatchEvent event, PyObject* dictionary, PyObject*, PyObject*) {
@@ -78,15 +80,13 @@ bool TellsOfAttributes() {
 
 }  // namespace
 
+void LearnOfDictVersions() {
+  tells_of_attributes = TellsOfAttributes();
+  PyErr_Clear();
+}
+
 DictVersion VersionOfDict(PyObject* dictionary) {
-  // Not by the initialization of a static, for which another thread would wait with the GIL.
-  static std::optional<bool> tells_of_attributes;
-  if (!tells_of_attributes) {
-    const bool tells = TellsOfAttributes();
-    PyErr_Clear();
-    tells_of_attributes = tells;
-  }
-  if (!*tells_of_attributes && LiesInAnInstance(dictionary)) return {};
+  if (!tells_of_attributes && LiesInAnInstance(dictionary)) return {};
   return Watch(dictionary);
 }
 

@@ -20,6 +20,9 @@ struct DictVersion {
   std::shared_ptr<const uint64_t> keeps;
 };
 
+// Learns what this Python tells of its dictionaries, by running some of it: once, at the import.
+void LearnOfDictVersions();
+
 // Of a dictionary or an instance of a subclass. Requires the GIL; leaves no exception set.
 DictVersion VersionOfDict(PyObject* dictionary);
 

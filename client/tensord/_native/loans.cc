@@ -127,6 +127,10 @@ bool ReadLayouts(LoansObject* self, PyObject* list) {
     }
     auto its_sizes = ReadNumbers(sizes), its_strides = its_sizes ? ReadNumbers(strides) : its_sizes;
     if (!its_strides) return false;
+    if (its_sizes->size() != its_strides->size()) {
+      PyErr_SetString(PyExc_TypeError, "as many strides as sizes are expected");
+      return false;
+    }
     self->layouts->push_back({
         .lender = static_cast<size_t>(lender - self->lenders->data()),
         .dtype = c10::scalarTypeToTypeMeta(reinterpret_cast<THPDtype*>(dtype)->scalar_type),

@@ -5,7 +5,7 @@
 //   loans.tensors() -> list of tensors, one a layout: new loans of every storage, and from now on
 //       the only ones that are asked about
 //   loans.lend(number) -> a storage: one more loan of that one
-//   loans.users(number) -> int, its loans that a tensor still uses
+//   loans.users(number) -> int, its loans that are in use
 //   loans.used() -> set of int, the storages of which a loan is in use
 //   loans.any_used(numbers: sequence of int) -> bool, whether one of these is
 //   loans.number_of(storage) -> int or None, the storage of which that is a loan

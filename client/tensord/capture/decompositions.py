@@ -179,6 +179,14 @@ def _soft_margin_loss_backward(
     return (-target.to(wide) * (slope * grad_output.to(wide))).to(self.dtype)
 
 
+def _addr(self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """torch's own multiplies the vectors first, which may overflow where eager has a number."""
+    if alpha != 1 and (vec1.is_floating_point() or vec1.is_complex()):
+        vec1, alpha = vec1 * alpha, 1
+    result: Tensor = _torchs(aten.addr.default, self, vec1, vec2, beta=beta, alpha=alpha)
+    return result
+
+
 def _native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Any:
     """On a CPU a product, which lies as its factors do; torch's own is as on a GPU."""
     if grad_output.is_cuda:
@@ -227,6 +235,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.logit_backward.default: _logit_backward,
     aten.soft_margin_loss_backward.default: _soft_margin_loss_backward,
+    aten.addr.default: _addr,
     aten.native_dropout_backward.default: _native_dropout_backward,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
     **{

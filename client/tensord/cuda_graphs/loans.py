@@ -2,7 +2,7 @@
 """What a CUDA graph's results are given out as: tensors over its memory that do not own it.
 
 A *loan* is one more storage over the memory of a result; it is in use while a tensor has it. The
-native extension has the same class, which takes a tenth of the time (_native/loans.h).
+native extension has the same class, which takes a sixteenth of the time (_native/loans.h).
 """
 
 from __future__ import annotations

@@ -43,6 +43,16 @@ TEST(LowerGraphRefusedTest, TypesThatEagerRefusesAreRefused) {
   EXPECT_EQ(ErrorOfTypes("aten::relu", {kLong}, {}, kLong), "accepted");
 }
 
+TEST(LowerGraphRefusedTest, WritesByTheLibraryAreAsTheyAreDeclared) {
+  GraphBuilder g;
+  const Ref x = g.Input({4, 6});
+  v1::TensorMeta elsewhere = g.Meta({4, 6});
+  elsewhere.set_device(v1::DEVICE_TYPE_CUDA);
+  const Ref y = g.Input(elsewhere);
+  g.Output(g.Node("aten::copy_", {x, y, false}, g.Meta({4}, v1::DTYPE_INT64)));
+  EXPECT_THAT(ErrorOf(g), HasSubstr("must be float32[4, 6], but is declared as int64[4]"));
+}
+
 TEST(LowerGraphRefusedTest, ViewsOfWhatNobodyHas) {
   GraphBuilder g;
   const Ref x = g.Input({6, 4});

@@ -105,6 +105,18 @@ TEST(SymTest, SymbolsMayBeNegative) {
   EXPECT_FALSE(ProvablyNonNegative(any * any * any + 1));
 }
 
+TEST(SymTest, NothingIsProvedByNumbersThatLeave64Bits) {
+  const Expr least = Expr::Size(0, std::numeric_limits<int64_t>::min(), 6);
+  const Expr small = Expr::Size(1, -(int64_t{1} << 31), 6), s = Expr::Size(2, 2, 8);
+  EXPECT_FALSE(ProvablyNonNegative(sym::Min(least, s)));
+  EXPECT_FALSE(ProvablyPositive(sym::Max(least, s) - s));
+  EXPECT_FALSE(ProvablyNonNegative(small * (int64_t{1} << 33)));
+  EXPECT_FALSE(ProvablyNonNegative(small * small));
+  EXPECT_TRUE(ProvablyNonNegative(small + (int64_t{1} << 31)));
+  const Expr most = Expr::Size(3, -1, std::numeric_limits<int64_t>::max());
+  EXPECT_TRUE(ProvablyNonNegative(most + 1));
+}
+
 TEST(Substitute, SimplifiesAgain) {
   const Expr merged = Expr::Loop(0, 84);
   const Expr e = FloorDiv(merged, 7) * 7 + Mod(merged, 7);

@@ -3,7 +3,8 @@
 
 Where eager's kernel sums rows at once it has no use for the second result (`offset2bag`), and gives
 an empty one. torch's fake implementation knows that of float32 and float16, not of bfloat16 (2.11
-to 2.13): what is said of that result is corrected, also for backward, which is given it.
+to 2.13). What is said of a result that only backward is given is corrected; where others read it,
+misstated_sizes.py leaves them to eager.
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ from torch import fx
 
 from ..insertion import argument
 
-_BAG = torch.ops.aten._embedding_bag.default
+_aten = torch.ops.aten
+_BAG = _aten._embedding_bag.default
+_FORWARD_ONLY = _aten._embedding_bag_forward_only.default
+# What is given the second result, which has nothing to be derived from.
+_BACKWARD = (
+    _aten._embedding_bag_backward.default,
+    _aten._embedding_bag_dense_backward.default,
+    _aten._embedding_bag_per_sample_weights_backward.default,
+)
 _SUM = 0  # a mode
 
-OPERATORS = (_BAG,)
+OPERATORS = (_BAG, _FORWARD_ONLY)
 
 
 def embedding_bags(module: fx.GraphModule) -> int:
@@ -27,16 +36,32 @@ def embedding_bags(module: fx.GraphModule) -> int:
     return sum(map(_correct, bags))
 
 
+def is_misstated(bag: fx.Node) -> bool:
+    """Whether something reads a result that is said to have elements and has none."""
+    readers = [reader for second in _seconds(bag) for reader in second.users]
+    return bool(readers) and _says_too_much(bag)
+
+
 def _correct(bag: fx.Node) -> bool:
-    result, of_indices, *others = bag.meta["val"]
-    if not _is_summed_at_once(bag) or str(of_indices.shape[0]) == "0":
+    seconds = _seconds(bag)
+    readers = [reader for second in seconds for reader in second.users]
+    if any(reader.target not in _BACKWARD for reader in readers) or not _says_too_much(bag):
         return False
+    result, of_indices, *others = bag.meta["val"]
     nothing = of_indices.new_empty(0)
     bag.meta["val"] = (result, nothing, *others)
-    for user in bag.users:
-        if user.target is operator.getitem and user.args[1] == 1:
-            user.meta["val"] = nothing
+    for second in seconds:
+        second.meta["val"] = nothing
     return True
+
+
+def _seconds(bag: fx.Node) -> list[fx.Node]:
+    """The nodes that take the second result."""
+    return [user for user in bag.users if user.target is operator.getitem and user.args[1] == 1]
+
+
+def _says_too_much(bag: fx.Node) -> bool:
+    return _is_summed_at_once(bag) and str(bag.meta["val"][1].shape[0]) != "0"
 
 
 def _is_summed_at_once(bag: fx.Node) -> bool:

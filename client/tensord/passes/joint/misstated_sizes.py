@@ -16,6 +16,7 @@ from torch import fx
 from ... import torch_compat
 from ...wire.call_backs import DISGUISED
 from ..insertion import argument, gradient_nodes, gradients_given
+from . import embedding_bags
 
 _aten = torch.ops.aten
 _CONSECUTIVE = _aten.unique_consecutive.default
@@ -30,6 +31,7 @@ OPERATORS = (
     _aten.unique_dim_consecutive.default,
     _CONSECUTIVE,
     _VECTOR_NORM,
+    *embedding_bags.OPERATORS,
 )
 
 
@@ -71,6 +73,8 @@ def _sizes(node: fx.Node) -> str:
 def _is_misstated(node: fx.Node) -> bool:
     if node.target not in OPERATORS:
         return False
+    if node.target in embedding_bags.OPERATORS:
+        return embedding_bags.is_misstated(node)
     if node.target is _VECTOR_NORM:
         return _keeps_dimensions(node)
     if not torch_compat.depends_on_data(node.meta.get("val")):
