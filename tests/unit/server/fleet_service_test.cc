@@ -220,7 +220,9 @@ TEST_F(FleetServiceTest, ACaptureWithoutAFrameIsHandedOnToAnotherHost) {
 }
 
 TEST_F(FleetServiceTest, WhatIsSpoiltIsCompiled) {
-  Compile(*Open("one"), Request({"a"}));
+  const auto one = Open("one");
+  Compile(*one, Request({"a"}));
+  one->fleet->Flush(absl::InfiniteFuture());
   int spoilt = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ + "/shared")) {
     if (!entry.is_regular_file() || entry.path().string().find("/blob/") == std::string::npos) {
