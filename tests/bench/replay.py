@@ -11,11 +11,9 @@ With the native extension and without it. The defaults are T5-small's.
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
 from private_daemon import ROOT
@@ -23,6 +21,7 @@ from report import spread
 from tensord import _native
 from tensord.bridge import runtime
 from tensord.cuda_graphs.graphed_program import WARM_UP, GraphedProgram
+from tensord.cuda_graphs.loans import MakeLoans, PythonLoans
 from tensord.cuda_graphs.plan import Plan
 from timing import compare
 
@@ -39,8 +38,8 @@ class Idle(FakeDevice):
         return graph, results
 
 
-def training_step(saved: int, parameters: int) -> Callable[[], None]:
-    """Forward and backward as captured programs."""
+def training_step(saved: int, parameters: int, loans: MakeLoans) -> Callable[[], None]:
+    """Forward and backward as captured programs, captured."""
     weights = [torch.zeros(4, 4) for _ in range(parameters)]
     batch = torch.zeros(16, 128)
     static = frozenset(range(parameters))
@@ -54,8 +53,11 @@ def training_step(saved: int, parameters: int) -> Callable[[], None]:
         return [torch.zeros(4, 4) for _ in range(parameters)]
 
     device = Idle()
-    first = GraphedProgram(forward, Plan(static, frozenset()), device)
-    second = GraphedProgram(backward, Plan(static, frozenset(), reads_last=True), device)
+    plans = (Plan(static, frozenset()), Plan(static, frozenset(), reads_last=True))
+    first, second = (
+        GraphedProgram(program, plan, device, make_loans=loans)
+        for program, plan in zip((forward, backward), plans, strict=True)
+    )
 
     def step() -> None:
         *kept, loss = first([*weights, batch])
@@ -63,6 +65,8 @@ def training_step(saved: int, parameters: int) -> Callable[[], None]:
         del kept
         second(arguments)
 
+    for _ in range(WARM_UP + 4):
+        step()
     return step
 
 
@@ -74,15 +78,15 @@ def main() -> None:
     parser.add_argument("--parameters", type=int, default=131)
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
-    if runtime.native_extension() is None:
+    extension = runtime.native_extension()
+    if extension is None:
         parser.error(f"only Python could be measured: {_native.bridge()}")
-    native, python = (training_step(args.saved, args.parameters) for _ in range(2))
-    for step, extension in ((native, runtime.native_extension()), (python, None)):
-        with mock.patch.object(_native, "loaded", functools.partial(lambda it: it, extension)):
-            for _ in range(WARM_UP + 4):
-                step()
-    found = compare({"native": native, "Python": python}, args.rounds, 0.05)
-    for name in ("native", "Python"):
+    kinds: dict[str, MakeLoans] = {"native": extension.Loans, "Python": PythonLoans}
+    steps = {
+        name: training_step(args.saved, args.parameters, loans) for name, loans in kinds.items()
+    }
+    found = compare(steps, args.rounds, 0.05)
+    for name in steps:
         print(f"{name}: {spread(found[name])} a step")
 
 

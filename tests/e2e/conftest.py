@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,7 @@ import tensord.bridge  # noqa: E402
 from real_daemon import RealDaemon  # noqa: E402
 from tensord import fallback  # noqa: E402
 from tensord._native import build as native_build  # noqa: E402
+from tensord.bridge import runtime  # noqa: E402
 from tensord.cuda_graphs import arena, graphed_program, memory  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
@@ -90,6 +92,15 @@ def native_guards() -> None:
     if not native_build.can_build():
         pytest.skip("no compiler or headers for the native extension")
     native_build.build()
+
+
+@pytest.fixture(params=["native", "python"])
+def extension(request: pytest.FixtureRequest) -> Any:
+    """The native extension, and None for what Python does without it."""
+    if request.param == "python":
+        return None
+    request.getfixturevalue("native_guards")
+    return runtime.native_extension()
 
 
 @pytest.fixture

@@ -10,13 +10,12 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import tensord
 import torch
 from fake_graphs import FakeDevice, graphed
-from tensord import _native
-from tensord.bridge import runtime
 from tensord.cuda_graphs import arena, graphed_program, memory
 from tensord.cuda_graphs.graphed_program import WARM_UP, GraphedProgram
 from torch import Tensor
@@ -26,14 +25,11 @@ SIZE = 16
 pytestmark = pytest.mark.usefixtures("no_graphs_yet", "either_loans")
 
 
-@pytest.fixture(params=["native", "python"])
-def either_loans(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def either_loans(extension: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are lent out by the extension, and without it."""
-    extension = None
-    if request.param == "native":
-        request.getfixturevalue("native_guards")
-        extension = runtime.native_extension()
-    monkeypatch.setattr(_native, "loaded", lambda: extension)
+    if extension is not None:
+        monkeypatch.setattr(graphed_program, "PythonLoans", extension.Loans)
 
 
 def forward_and_backward() -> tuple[GraphedProgram, GraphedProgram, FakeDevice]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -15,13 +16,10 @@ from tensord.cuda_graphs.loans import Loan, Loans, PythonLoans
 from torch import Tensor
 
 
-@pytest.fixture(params=["native", "python"])
-def make(request: pytest.FixtureRequest) -> Callable[..., Loans]:
+@pytest.fixture
+def make(extension: Any) -> Callable[..., Loans]:
     """The class of either."""
-    if request.param == "python":
-        return PythonLoans
-    request.getfixturevalue("native_guards")
-    return runtime.native_extension().Loans
+    return PythonLoans if extension is None else extension.Loans
 
 
 def owned(*sizes: int) -> list[Tensor]:

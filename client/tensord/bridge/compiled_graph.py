@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import fx
 
-from .. import fallback, torch_compat
+from .. import _native, fallback, torch_compat
 from ..counters import STATS
 from ..cuda_graphs import graphed_program
+from ..cuda_graphs.loans import Loan, Loans, PythonLoans
 from ..errors import CompilerFailedError, InputMismatchError, RuntimeLoadError, TensordError
 from ..torch_compat import Boxed
 from ..v1 import requests_pb2
@@ -158,7 +159,7 @@ class CompiledGraph:
                 return program.workspace_bytes(self._inputs(arguments))
 
             run = graphed_program.GraphedProgram(
-                run, self._graph_plan, workspace=workspace, lend=_lend
+                run, self._graph_plan, workspace=workspace, lend=_lend, make_loans=_make_loans
             )
         return self._guarded(run)
 
@@ -281,6 +282,12 @@ def _lend(workspace: torch.Tensor) -> contextlib.AbstractContextManager[None]:
     from .runtime import lent_workspace
 
     return lent_workspace(workspace)
+
+
+def _make_loans(storages: list[torch.UntypedStorage], layouts: list[Loan]) -> Loans:
+    """By the extension, where it is loaded."""
+    native = _native.loaded()
+    return PythonLoans(storages, layouts) if native is None else native.Loans(storages, layouts)
 
 
 def _load_error(error: BaseException) -> RuntimeLoadError:

@@ -40,6 +40,7 @@ from ..buffers import buffer_like, copy_into
 from ..counters import STATS
 from .arena import Arena, NoMemoryToMove, Result, Reuse, Sharing, candidate
 from .device import Boxed, CudaDevice, Device
+from .loans import MakeLoans, PythonLoans
 from .memory import (
     CAPTURE,
     Captured,
@@ -170,7 +171,8 @@ class GraphedProgram:
     """A program that is captured once it is warm. Called as the program is.
 
     workspace: the bytes that a call with given arguments takes from a lent workspace if it can, and
-    those that it must have there. lend: a block in which the program takes a workspace.
+    those that it must have there. lend: a block in which the program takes a workspace. make_loans:
+    what its results are given out by; without it PythonLoans.
     """
 
     def __init__(
@@ -180,12 +182,14 @@ class GraphedProgram:
         device: Device | None = None,
         workspace: Callable[[Sequence[Any]], tuple[int, int]] | None = None,
         lend: Callable[[torch.Tensor], contextlib.AbstractContextManager[None]] | None = None,
+        make_loans: MakeLoans | None = None,
     ) -> None:
         self._program = program
         self._plan = plan
         self._device = device or CudaDevice(plan.index)
         self._workspace = workspace or (lambda arguments: (0, 0))
         self._lend = lend or (lambda tensor: contextlib.nullcontext())
+        self._make_loans = make_loans or PythonLoans
         self._busy = threading.Lock()
         self._shapes: _Shapes = OrderedDict()
         self._evicted = 0
@@ -420,7 +424,7 @@ class GraphedProgram:
                 origins.pop(address, None)
             STATS.add("cuda_graphs_sharing")
         arena.add(captured)
-        describe(captured, origins, results, shape.copied)
+        describe(captured, origins, results, shape.copied, self._make_loans)
         adopt(captured)
         return captured
 

@@ -7,12 +7,12 @@ native extension has the same class, which takes a sixteenth of the time (_nativ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 
-from .. import _native, torch_compat
+from .. import torch_compat
 
 # A tensor to make: the number of its storage, dtype, sizes, strides, offset in elements.
 Loan = tuple[int, torch.dtype, tuple[int, ...], tuple[int, ...], int]
@@ -40,10 +40,8 @@ class Loans(Protocol):
         """The storage of which that is a loan."""
 
 
-def loans_of(storages: list[torch.UntypedStorage], layouts: list[Loan]) -> Loans:
-    """The native class where the extension is loaded."""
-    native = _native.loaded()
-    return PythonLoans(storages, layouts) if native is None else native.Loans(storages, layouts)
+# Of storages and layouts.
+MakeLoans = Callable[[list[torch.UntypedStorage], list[Loan]], Loans]
 
 
 class PythonLoans:

@@ -20,7 +20,7 @@ import torch
 from .. import torch_compat
 from ..buffers import buffer_like, copy_into
 from .arena import Arena, Result, Reuse, Sharing
-from .loans import Loan, Loans, loans_of
+from .loans import Loan, Loans, MakeLoans, PythonLoans
 
 _WORKSPACE_UNIT = 2 << 20
 
@@ -32,8 +32,8 @@ CAPTURE = threading.Lock()
 @dataclass
 class Output:
     """How to make one result after a replay. storage: the number of the graph's that it lies in;
-    None for what is no tensor of the graph's. argument: the argument that it is, or whose memory it
-    views. offset: of that, in bytes from the argument's start. copied: given out as a copy."""
+    None for what is no tensor of the graph's. copied: given out as a copy. argument: the argument
+    that it is, or whose memory it views, as such a tensor, `offset` bytes from its start."""
 
     value: Any = None
     storage: int | None = None
@@ -67,7 +67,7 @@ class Captured:
     storages: list[torch.UntypedStorage] = field(default_factory=list)
     # What the last replay handed out of those. only_loans: there are no other results.
     only_loans: bool = False
-    loans: Loans = field(default_factory=lambda: loans_of([], []))
+    loans: Loans = field(default_factory=lambda: PythonLoans([], []))
     # The arena it was captured in, its position there, and of which graphs it may overwrite which
     # results. `reuse` lists those of them that are its own arguments.
     arena: Arena = field(init=False)
@@ -199,7 +199,11 @@ def origins_of(inputs: Sequence[Any]) -> Origins:
 
 
 def describe(
-    captured: Captured, origins: Origins, results: Sequence[Any], copied: set[int]
+    captured: Captured,
+    origins: Origins,
+    results: Sequence[Any],
+    copied: set[int],
+    make_loans: MakeLoans,
 ) -> None:
     """Notes how to make each result again after a replay; `copied`: numbers of those that are
     handed out as copies."""
@@ -210,23 +214,22 @@ def describe(
             captured.outputs.append(Output(value=result))
             continue
         storage = result.untyped_storage()
-        output = Output(
-            dtype=result.dtype,
-            size=tuple(result.shape),
-            stride=result.stride(),
-            copied=number in copied,
-        )
+        layout = torch_compat.layout_of(result)
         if result.numel() and storage.data_ptr() in origins:
-            output.argument, offset = origins[storage.data_ptr()]
+            argument, offset = origins[storage.data_ptr()]
             # Relative to the argument, which may lie elsewhere next time.
-            output.offset = _offset_bytes(result) - offset
-        else:
-            output.storage = numbers.setdefault(storage.data_ptr(), len(numbers))
-            if output.storage == len(captured.storages):
-                captured.storages.append(storage)
-            layouts.append((output.storage, *torch_compat.layout_of(result)))
-        captured.outputs.append(output)
-    captured.loans = loans_of(captured.storages, layouts)
+            offset = _offset_bytes(result) - offset
+            dtype, size, stride, _ = layout
+            captured.outputs.append(
+                Output(argument=argument, offset=offset, dtype=dtype, size=size, stride=stride)
+            )
+            continue
+        owner = numbers.setdefault(storage.data_ptr(), len(numbers))
+        if owner == len(captured.storages):
+            captured.storages.append(storage)
+        layouts.append((owner, *layout))
+        captured.outputs.append(Output(storage=owner, copied=number in copied))
+    captured.loans = make_loans(captured.storages, layouts)
     captured.only_loans = len(layouts) == len(results) and not copied
 
 
