@@ -18,14 +18,17 @@ class Turns:
     """Of a process among those that share a file; of None, one that has the device for itself.
 
     Nobody measures while another prepares, and nobody prepares while another measures. patience:
-    seconds that one may prepare while the others wait, or None for as many as it takes. shared:
-    whether there are others.
+    seconds that one may prepare while the others wait, or None for as many as it takes.
     """
 
     def __init__(self, file: pathlib.Path | None, patience: float | None = None) -> None:
         self._file = file
-        self.shared = file is not None
         self._patience = patience or 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are others."""
+        return self._file is not None
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:

@@ -14,6 +14,8 @@
 
 #include <mutex>
 
+#include "tuples.h"
+
 namespace tensord::native {
 namespace {
 
@@ -24,18 +26,6 @@ using torch::autograd::variable_list;
   python_error error;
   error.persist();
   throw error;
-}
-
-template <typename T, typename Read>
-bool ReadAll(PyObject* tuple, std::vector<T>* values, Read read) {
-  if (!PyTuple_Check(tuple)) {
-    PyErr_SetString(PyExc_TypeError, "a tuple is expected");
-    return false;
-  }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    values->push_back(read(PyTuple_GET_ITEM(tuple, i)));
-  }
-  return PyErr_Occurred() == nullptr;
 }
 
 bool ReadLayout(PyObject* item, TangentLayout* layout) {

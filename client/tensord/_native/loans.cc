@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorOptions.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Storage.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "reference.h"
+#include "tuples.h"
 
 namespace tensord::native {
 namespace {
@@ -61,30 +63,6 @@ struct LoansObject {
   std::vector<LoanLayout>* layouts;
 };
 
-// Runs what may throw; null with an exception set.
-template <typename Body>
-PyObject* Guarded(const Body& body) {
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, error.what());
-    return nullptr;
-  }
-}
-
-// Nothing with an exception set.
-std::optional<std::vector<int64_t>> ReadNumbers(PyObject* object) {
-  const Reference items(PySequence_Fast(object, "a sequence of numbers is expected"));
-  if (!items) return std::nullopt;
-  std::vector<int64_t> numbers(static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())));
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] =
-        PyLong_AsLongLong(PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)));
-    if (numbers[i] == -1 && PyErr_Occurred() != nullptr) return std::nullopt;
-  }
-  return numbers;
-}
-
 // One of the storages; null with an exception set.
 Lender* LenderOf(LoansObject* self, PyObject* number) {
   const long long i = PyLong_AsLongLong(number);
@@ -125,37 +103,40 @@ bool ReadLayouts(LoansObject* self, PyObject* list) {
       PyErr_SetString(PyExc_TypeError, "a dtype is expected");
       return false;
     }
-    auto its_sizes = ReadNumbers(sizes), its_strides = its_sizes ? ReadNumbers(strides) : its_sizes;
-    if (!its_strides) return false;
-    if (its_sizes->size() != its_strides->size()) {
+    LoanLayout layout{
+        .lender = static_cast<size_t>(lender - self->lenders->data()),
+        .dtype = c10::scalarTypeToTypeMeta(reinterpret_cast<THPDtype*>(dtype)->scalar_type),
+        .sizes = {},
+        .strides = {},
+        .offset = offset,
+    };
+    if (!ReadAll(sizes, &layout.sizes, PyLong_AsLongLong) ||
+        !ReadAll(strides, &layout.strides, PyLong_AsLongLong)) {
+      return false;
+    }
+    if (layout.sizes.size() != layout.strides.size()) {
       PyErr_SetString(PyExc_TypeError, "as many strides as sizes are expected");
       return false;
     }
-    self->layouts->push_back({
-        .lender = static_cast<size_t>(lender - self->lenders->data()),
-        .dtype = c10::scalarTypeToTypeMeta(reinterpret_cast<THPDtype*>(dtype)->scalar_type),
-        .sizes = std::move(*its_sizes),
-        .strides = std::move(*its_strides),
-        .offset = offset,
-    });
+    self->layouts->push_back(std::move(layout));
   }
   return true;
 }
 
 PyObject* NewLoans(PyTypeObject* type, PyObject* args, PyObject*) {
+  HANDLE_TH_ERRORS
   PyObject *storages = nullptr, *layouts = nullptr;
   if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &storages, &PyList_Type, &layouts)) {
     return nullptr;
   }
   Reference made(type->tp_alloc(type, 0));
   if (!made) return nullptr;
-  return Guarded([&]() -> PyObject* {
-    auto* self = reinterpret_cast<LoansObject*>(made.get());
-    self->lenders = new std::vector<Lender>;
-    self->layouts = new std::vector<LoanLayout>;
-    if (!ReadLenders(self, storages) || !ReadLayouts(self, layouts)) return nullptr;
-    return Py_NewRef(made.get());
-  });
+  auto* self = reinterpret_cast<LoansObject*>(made.get());
+  self->lenders = new std::vector<Lender>;
+  self->layouts = new std::vector<LoanLayout>;
+  if (!ReadLenders(self, storages) || !ReadLayouts(self, layouts)) return nullptr;
+  return Py_NewRef(made.get());
+  END_HANDLE_TH_ERRORS
 }
 
 void DeallocateLoans(PyObject* object) {
@@ -166,34 +147,34 @@ void DeallocateLoans(PyObject* object) {
 }
 
 PyObject* Tensors(PyObject* object, PyObject*) {
-  return Guarded([&]() -> PyObject* {
-    auto* self = reinterpret_cast<LoansObject*>(object);
-    std::vector<c10::Storage> lent;
-    lent.reserve(self->lenders->size());
-    for (Lender& lender : *self->lenders) {
-      lender.loans.clear();
-      lent.push_back(lender.Lend());
-    }
-    const auto count = static_cast<Py_ssize_t>(self->layouts->size());
-    Reference list(PyList_New(count));
-    if (!list) return nullptr;
-    for (Py_ssize_t i = 0; i < count; ++i) {
-      const LoanLayout& layout = (*self->layouts)[static_cast<size_t>(i)];
-      PyObject* tensor = THPVariable_Wrap(layout.On(lent[layout.lender]));
-      if (tensor == nullptr) return nullptr;
-      PyList_SET_ITEM(list.get(), i, tensor);
-    }
-    return Py_NewRef(list.get());
-  });
+  HANDLE_TH_ERRORS
+  auto* self = reinterpret_cast<LoansObject*>(object);
+  std::vector<c10::Storage> lent;
+  lent.reserve(self->lenders->size());
+  for (Lender& lender : *self->lenders) {
+    lender.loans.clear();
+    lent.push_back(lender.Lend());
+  }
+  const auto count = static_cast<Py_ssize_t>(self->layouts->size());
+  Reference list(PyList_New(count));
+  if (!list) return nullptr;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const LoanLayout& layout = (*self->layouts)[static_cast<size_t>(i)];
+    PyObject* tensor = THPVariable_Wrap(layout.On(lent[layout.lender]));
+    if (tensor == nullptr) return nullptr;
+    PyList_SET_ITEM(list.get(), i, tensor);
+  }
+  return Py_NewRef(list.get());
+  END_HANDLE_TH_ERRORS
 }
 
 PyObject* Lend(PyObject* object, PyObject* number) {
+  HANDLE_TH_ERRORS
   Lender* lender = LenderOf(reinterpret_cast<LoansObject*>(object), number);
   if (lender == nullptr) return nullptr;
-  return Guarded([&] {
-    std::erase_if(lender->loans, [](const WeakStorage& loan) { return loan.expired(); });
-    return THPStorage_Wrap(lender->Lend());
-  });
+  std::erase_if(lender->loans, [](const WeakStorage& loan) { return loan.expired(); });
+  return THPStorage_Wrap(lender->Lend());
+  END_HANDLE_TH_ERRORS
 }
 
 PyObject* Users(PyObject* object, PyObject* number) {
@@ -227,21 +208,21 @@ PyObject* AnyUsed(PyObject* object, PyObject* numbers) {
 }
 
 PyObject* NumberOf(PyObject* object, PyObject* storage) {
-  return Guarded([&]() -> PyObject* {
-    const auto* self = reinterpret_cast<LoansObject*>(object);
-    if (!THPStorage_Check(storage)) {
-      PyErr_SetString(PyExc_TypeError, "a storage is expected");
-      return nullptr;
+  HANDLE_TH_ERRORS
+  const auto* self = reinterpret_cast<LoansObject*>(object);
+  if (!THPStorage_Check(storage)) {
+    PyErr_SetString(PyExc_TypeError, "a storage is expected");
+    return nullptr;
+  }
+  // It is in use here: no loan that has gone lies at its address.
+  const c10::StorageImpl* wanted = THPStorage_Unpack(storage).unsafeGetStorageImpl();
+  for (size_t i = 0; i < self->lenders->size(); ++i) {
+    for (const WeakStorage& loan : (*self->lenders)[i].loans) {
+      if (loan._unsafe_get_target() == wanted) return PyLong_FromSize_t(i);
     }
-    // It is in use here: no loan that has gone lies at its address.
-    const c10::StorageImpl* wanted = THPStorage_Unpack(storage).unsafeGetStorageImpl();
-    for (size_t i = 0; i < self->lenders->size(); ++i) {
-      for (const WeakStorage& loan : (*self->lenders)[i].loans) {
-        if (loan._unsafe_get_target() == wanted) return PyLong_FromSize_t(i);
-      }
-    }
-    Py_RETURN_NONE;
-  });
+  }
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
 }
 
 PyMethodDef loans_methods[] = {

@@ -38,14 +38,12 @@ def embedding_bags(module: fx.GraphModule) -> int:
 
 def is_misstated(bag: fx.Node) -> bool:
     """Whether something reads a result that is said to have elements and has none."""
-    readers = [reader for second in _seconds(bag) for reader in second.users]
-    return bool(readers) and _says_too_much(bag)
+    return bool(_readers(_seconds(bag))) and _says_too_much(bag)
 
 
 def _correct(bag: fx.Node) -> bool:
     seconds = _seconds(bag)
-    readers = [reader for second in seconds for reader in second.users]
-    if any(reader.target not in _BACKWARD for reader in readers) or not _says_too_much(bag):
+    if any(r.target not in _BACKWARD for r in _readers(seconds)) or not _says_too_much(bag):
         return False
     result, of_indices, *others = bag.meta["val"]
     nothing = of_indices.new_empty(0)
@@ -58,6 +56,10 @@ def _correct(bag: fx.Node) -> bool:
 def _seconds(bag: fx.Node) -> list[fx.Node]:
     """The nodes that take the second result."""
     return [user for user in bag.users if user.target is operator.getitem and user.args[1] == 1]
+
+
+def _readers(nodes: list[fx.Node]) -> list[fx.Node]:
+    return [reader for node in nodes for reader in node.users]
 
 
 def _says_too_much(bag: fx.Node) -> bool:
