@@ -248,6 +248,7 @@ class Runner:
         return found
 
     def _in_float64(self, number: int, device: str) -> Result:
+        self._say(f"sample {number} in eager, in float64 on {device}")
         sample = self._samples[number].wide(device)
         with default_dtype(torch.float64):  # what integers become
             return results(_together(sample.function), [sample])[0]
