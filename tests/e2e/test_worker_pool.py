@@ -95,6 +95,18 @@ def test_tasks_run_on_all_workers_until_the_deadline(tmp_path: Path) -> None:
     assert run_tasks(tasks, work, COMMAND, 2, time.monotonic()) == 20
 
 
+def test_what_outlasts_the_deadline_is_ended() -> None:
+    replies: list[Json] = []
+
+    def work(worker: Worker, task: Json) -> None:
+        replies.append(worker.ask(task, 600))
+
+    # The first is under way when the time is up, the others have not begun.
+    tasks = [{"do": "hang"}, {"do": "hang"}, {"do": "work"}]
+    assert run_tasks(tasks, work, COMMAND, 1, time.monotonic() + 1, grace=1) == 3
+    assert not replies
+
+
 def test_an_error_of_the_parent_ends_the_run() -> None:
     def work(worker: Worker, task: Json) -> None:
         raise ValueError("mine")

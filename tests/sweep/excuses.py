@@ -97,6 +97,35 @@ KNOWN: tuple[Excuse, ...] = (
         " is 0. So it is in eager, which multiplies it by another infinity",
     ),
     Excuse(
+        r"^hypot\|float16\|special\|gradient\|",
+        r"too far off: at \[.*\] -?(0\.0|2\.5), eager nan, float64 -?\d",
+        "2.5 times the largest number over an infinite hypotenuse: eager stores the product in"
+        " float16, where it is infinity, too; in float32 it is a number, and over infinity 0",
+    ),
+    Excuse(
+        r"^nn\.functional\.multilabel_margin_loss\|.*\|scalar\|.*\|cuda",
+        r"^an assertion on the device at sample \d",
+        "a target beyond the only class: eager on a GPU reads beside its memory, on the CPU it"
+        " raises",
+    ),
+    Excuse(
+        r"^special\.airy_ai\|int32\|special\|.*\|cuda",
+        r"too far off: at \[.*\] -?[\d.e-]+, eager -?[\d.e-]+, float64 -?0\.00\d+",
+        "a wave at minus two thousand millions, of whose phase float32 has no digit",
+    ),
+    Excuse(
+        r"^cumprod\|float(16|64)\|special\|gradient\|.*\|cuda",
+        r"^gradients: \d+ of 125 are too far off: at "
+        r".* (nan, eager 0\.0, float64 0|[-\d.e+]+, eager nan, float64 nan)",
+        "torch 2.11 captures another formula of the gradient than eager takes: aot_eager differs"
+        " from eager at the same elements",
+    ),
+    Excuse(
+        r"^qr\|.*\|special\|.*\|cuda",
+        r"^hung: no answer in time while at eager",
+        "the library looks without end at a matrix whose numbers are not finite",
+    ),
+    Excuse(
         r"^resize_\|.*\|empty\|",
         r"too far off: at|differ: at",
         "elements that nobody set",
@@ -128,23 +157,24 @@ KNOWN: tuple[Excuse, ...] = (
         " the reciprocal, which forward saves in float16",
     ),
     Excuse(
-        r"^(__rmod__|div\.trunc_rounding|floor_divide|fmod)\|u?int\d+\|special\|.*\|cuda"
+        r"^(__rmod__|div\.(trunc|floor)_rounding|floor_divide|fmod)\|u?int\d+\|special\|.*\|cuda"
         r"|^__rmod__\|u?int\d+\|.*\|cuda",
         r"differ: at \[.*\] -?\d+, eager (-1|-2|255|4294967295)$",
         "a whole number divided by 0: CUDA gives what its division leaves; eager on the CPU raises",
     ),
     Excuse(
         r"^((linalg\.)?cross|cumulative_trapezoid)\|float64\|special\|.*\|cuda"
-        r"|^(fmod|mul|__rmul__)\|float64\|special\|gradient\|.*\|cuda",
+        r"|^(fmod|mul|__rmul__)\|float64\|special\|gradient\|.*\|cuda"
+        r"|^__rdiv__\|float64\|special\|gradient\|",
         r"too far off: at \[.*\] -?inf, eager (nan|-?inf), float64 (nan|-?inf)",
         "products of the largest number, which fused with their sum do not overflow one by one",
     ),
     Excuse(
         r"^nn\.functional\.cosine_similarity\|b?float16\|.*\|gradient\|",
-        r"^gradients: (result 1: )?1 of \d+ are too far off: at \[[\d, ]+\]"
-        r" -?(0\.00\d+|\d\.\d+e-05), eager -?0\.0, float64 -?0\.0$",
-        "the gradient of a row of one element, or of one that is not 0, which is 0: terms that"
-        " cancel, one of them rounded to 16 bits between two kernels",
+        r"^gradients: (result [01]: )?[125] of \d+ are too far off: at \[[\d, ]+\]"
+        r" -?(0\.00\d+|\d\.\d+e-05), eager -?(0\.0|0\.00\d+), float64 -?(0\.0|\d\.\d+e-1\d)$",
+        "the gradient of a row of one element, of one that is not 0, or of equal ones, which is 0:"
+        " terms that cancel, one of them rounded to 16 bits between two kernels",
     ),
     Excuse(
         r"^pow\|float32\|.*\|gradient\|.*\|cuda",

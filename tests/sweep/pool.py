@@ -27,6 +27,8 @@ PROGRAM = HERE / "worker.py"
 MOST_CASES = 150
 # To import torch and the databases takes seconds, on a busy machine minutes.
 START_SECONDS = 600.0
+# Cases under way at the end of the time may go on for so long.
+GRACE_SECONDS = 15.0
 
 
 def run(
@@ -57,7 +59,7 @@ def run(
 
     command = [sys.executable, str(PROGRAM), *arguments]
     tasks = [{"case": key} for key in keys]
-    return run_tasks(tasks, work, command, min(jobs, len(tasks)), end, MOST_CASES)
+    return run_tasks(tasks, work, command, min(jobs, len(tasks)), end, MOST_CASES, GRACE_SECONDS)
 
 
 def _run_case(worker: Worker, key: str, silence: float) -> Outcome:

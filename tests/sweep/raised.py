@@ -47,8 +47,13 @@ def message_of(error: BaseException) -> str:
 
 
 # What CUDA says once a kernel's assertion failed, and at each call after that. Some of torch's
-# print what was wrong and end the kernel: a launch failure.
-_ASSERTIONS = ("device-side assert triggered", "unspecified launch failure")
+# print what was wrong and end the kernel: a launch failure, or an illegal instruction.
+_ASSERTIONS = (
+    "device-side assert triggered",
+    "unspecified launch failure",
+    "illegal instruction was encountered",
+)
+_FAULTS = ("misaligned address", "illegal memory access")
 
 
 def is_device_assertion(error: BaseException) -> bool:
@@ -58,7 +63,7 @@ def is_device_assertion(error: BaseException) -> bool:
 
 def loses_device(error: BaseException) -> bool:
     """True for that, and for what else leaves a process without its device."""
-    return _says(error, (*_ASSERTIONS, "misaligned address", "illegal memory access"))
+    return _says(error, (*_ASSERTIONS, *_FAULTS))
 
 
 def _says(error: BaseException, any_of: tuple[str, ...]) -> bool:

@@ -9,6 +9,7 @@ the parent stays small.
 from __future__ import annotations
 
 import json
+import math
 import queue
 import signal
 import sys
@@ -33,6 +34,10 @@ class WorkerDiedError(Exception):
         super().__init__(why)
         self.hung = hung
         self.said = said
+
+
+class WorkerKilledError(Exception):
+    """The process was ended from another thread: there is no result of the task."""
 
 
 class Worker:
@@ -84,7 +89,7 @@ class Worker:
                 self.close()
                 raise WorkerDiedError(f"no answer in time\n{tail}", True, said)
             if not chunk and self._killed:
-                raise KeyboardInterrupt  # the run is ended: no result of the task
+                raise WorkerKilledError  # the run is ended: no result of the task
             if not chunk:
                 why = f"ended with {self._child.wait()}\n{self._child.said()}"
                 self.close()
@@ -126,19 +131,26 @@ def run_tasks(
     jobs: int,
     deadline: float,
     renew_after: int = 150,
+    grace: float = math.inf,
 ) -> int:
     """Calls `work` for the tasks on `jobs` threads with a worker each; none begins after `deadline`
-    (of time.monotonic()). Returns how many were not begun."""
+    (of time.monotonic()), and none goes on for more than `grace` seconds then. Returns how many
+    were not begun or not finished."""
     waiting: queue.SimpleQueue[Json] = queue.SimpleQueue()
     for task in tasks:
         waiting.put(task)
     errors: list[BaseException] = []
+    unfinished: list[Json] = []
     workers = [Worker(command, renew_after) for _ in range(jobs)]
 
     def loop(worker: Worker) -> None:
         try:
             while time.monotonic() < deadline and not errors:
-                work(worker, waiting.get_nowait())
+                task = waiting.get_nowait()
+                try:
+                    work(worker, task)
+                except WorkerKilledError:
+                    unfinished.append(task)
         except queue.Empty:
             pass
         except BaseException as error:
@@ -153,6 +165,11 @@ def run_tasks(
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for thread in threads:
+            left = deadline + grace - time.monotonic()
+            thread.join(max(0.0, left) if math.isfinite(left) else None)
+        for worker in workers:
+            worker.kill()
+        for thread in threads:
             thread.join()
     except BaseException:
         for worker in workers:
@@ -162,7 +179,7 @@ def run_tasks(
         signal.signal(signal.SIGTERM, before)
     if errors:
         raise errors[0]
-    return waiting.qsize()
+    return waiting.qsize() + len(unfinished)
 
 
 class Results:
