@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index's tables of frames.
+#include <algorithm>
+
 #include "server/store/index.h"
 
 namespace tensord::store {
@@ -36,12 +38,18 @@ absl::Status Index::AddFrames(const std::vector<FrameRow>& frames, const Drop& d
   return transaction.Commit();
 }
 
-// Hits and the time when it was made stay those of a row that was there.
+// Hits and the time when it was made stay those of a row that was there. What else it says is
+// written anew: it may be damaged.
 absl::Status Index::InsertFrame(const FrameRow& row) {
   TENSORD_RETURN_IF_ERROR(database_
                               .Prepare("INSERT INTO frames(" TENSORD_FRAME_COLUMNS
                                        ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(key) DO "
-                                       "UPDATE SET record_bytes=excluded.record_bytes, "
+                                       "UPDATE SET code=excluded.code, "
+                                       "environment=excluded.environment, "
+                                       "module=excluded.module, name=excluded.name, "
+                                       "guards=excluded.guards, graphs=excluded.graphs, "
+                                       "inlined=excluded.inlined, "
+                                       "record_bytes=excluded.record_bytes, "
                                        "used_ms=max(used_ms,excluded.used_ms)")
                               .BindBlob(row.key)
                               .BindBlob(row.facts.code)
@@ -100,6 +108,12 @@ absl::Status Index::TouchFrames(const std::vector<Touched>& frames) {
 
 absl::StatusOr<bool> Index::HasFrame(std::string_view key) {
   return Has("SELECT 1 FROM frames WHERE key=?", key);
+}
+
+absl::StatusOr<bool> Index::FindsFrame(std::string_view key, std::string_view code,
+                                       std::string_view environment) {
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<FrameRow> rows, FramesOf(code, environment));
+  return std::any_of(rows.begin(), rows.end(), [&](const FrameRow& row) { return row.key == key; });
 }
 
 absl::StatusOr<std::vector<std::string>> Index::FrameKeysAfter(std::string_view after,

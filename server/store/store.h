@@ -205,6 +205,8 @@ class Store {
                             const ProgramFacts& facts);
   absl::Status WriteFrame(FrameRow row, const Record& record);
   void SortByUse(std::vector<FoundFrame>& frames);
+  // Whether FramesOf finds it; true also where the index cannot say.
+  bool IsFrameFound(std::string_view key, const FrameFacts& facts);
   // Those in memory that `wants` holds of and `taken` has not; it has their keys then.
   std::vector<FoundFrame> FramesInMemory(const std::function<bool(const FrameRow&)>& wants,
                                          std::set<std::string>* taken);

@@ -36,7 +36,7 @@ absl::Status Store::PutFrame(std::string_view key, std::string_view frame, Frame
   if (const auto stored = PeekFrame(key); stored.ok()) {
     auto known = DecodeFrameFacts((*stored)->facts);
     if (known.ok()) {
-      const bool is_kept = CountFrameUse(key, 0);
+      const bool is_kept = CountFrameUse(key, 0) && IsFrameFound(key, facts);
       if (!AddBehind(known->behind, facts.behind) && is_kept) return absl::OkStatus();
       facts.behind = std::move(known->behind);
     }
@@ -200,6 +200,13 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::PeekFrame(std::string_view 
     return std::shared_ptr<const Record>(frame, &frame->record);
   }
   return found.status();
+}
+
+bool Store::IsFrameFound(std::string_view key, const FrameFacts& facts) {
+  if (memory_.FindFrame(key) != nullptr) return true;
+  const auto finds = index_.With(
+      [&](Index& index) { return index.FindsFrame(key, facts.code, facts.environment); });
+  return finds.value_or(true);
 }
 
 bool Store::CountFrameUse(std::string_view key, uint64_t hits) {

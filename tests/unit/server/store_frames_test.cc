@@ -177,6 +177,23 @@ TEST_F(StoreFramesTest, FrameWithoutARowGetsOneWhenItIsPutAgain) {
   EXPECT_EQ(store->ListFrames(0)->at(0).hits, 1u);
 }
 
+// As a bit that flips in the index's file leaves it.
+TEST_F(StoreFramesTest, FrameWhoseRowIsDamagedIsFoundWhenItIsPutAgain) {
+  auto store = Open();
+  for (const char* column : {"code", "environment"}) {
+    Put(*store, "f", "a", "caller");
+    ChangeIndex(("UPDATE frames SET guards=7, name='', " + std::string(column) + "=x'00'").c_str());
+    EXPECT_THAT(Texts(*store, "f"), IsEmpty());
+    Put(*store, "f", "a", "caller");
+    EXPECT_THAT(Texts(*store, "f"), ElementsAre("a"));
+    EXPECT_THAT(Behind(*store, "caller"), ElementsAre(Sha256("f")));
+    const auto rows = store->ListFrames(0);
+    ASSERT_EQ(rows->size(), 1u);
+    EXPECT_EQ(rows->at(0).facts.guards, 3u);
+    EXPECT_EQ(rows->at(0).facts.qualified_name, "f\nforward");
+  }
+}
+
 // The record is on the disk, by which nobody finds a frame of a code.
 TEST_F(StoreFramesTest, FrameWhoseRowTheIndexDoesNotTakeIsFoundAndGetsItLater) {
   auto store = Open();
