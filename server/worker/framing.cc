@@ -2,6 +2,7 @@
 #include "server/worker/framing.h"
 
 #include <absl/strings/str_cat.h>
+#include <google/protobuf/io/coded_stream.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -97,8 +98,15 @@ absl::Status ReadFrame(int fd, google::protobuf::MessageLite* message, absl::Tim
   if (size > kMaxFrame) return absl::DataLossError("a frame is longer than allowed");
   std::string data(size, '\0');
   TENSORD_RETURN_IF_ERROR(ReceiveAll(fd, data.data(), size, deadline));
-  if (!message->ParseFromString(data)) return absl::DataLossError("a frame is not a message");
+  if (!ParseFrame(data, message)) return absl::DataLossError("a frame is not a message");
   return absl::OkStatus();
+}
+
+bool ParseFrame(std::string_view bytes, google::protobuf::MessageLite* message) {
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                            static_cast<int>(bytes.size()));
+  in.SetRecursionLimit(2 * google::protobuf::io::CodedInputStream::GetDefaultRecursionLimit());
+  return message->ParseFromCodedStream(&in) && in.ConsumedEntireMessage();
 }
 
 }  // namespace tensord::server

@@ -31,6 +31,9 @@ absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message,
 absl::Status WriteFrame(int fd, absl::Span<const std::string_view> pieces, absl::Time deadline);
 absl::Status ReadFrame(int fd, google::protobuf::MessageLite* message,
                        absl::Time deadline = absl::InfiniteFuture());
+// The message of a frame. It may be nested twice as deeply as protobuf allows by default: a request
+// that was read with that limit lies within another message here.
+bool ParseFrame(std::string_view bytes, google::protobuf::MessageLite* message);
 
 }  // namespace tensord::server
 

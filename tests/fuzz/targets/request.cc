@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "server/compile/request_bytes.h"
 #include "server/program/keys.h"
+#include "server/worker/framing.h"
 #include "tensord/v1/requests.pb.h"
 #include "tensord/v1/worker.pb.h"
 #include "tests/fuzz/targets/target.h"
@@ -35,7 +36,7 @@ void Run(std::string_view input) {
   more.add_library_nodes("a node");
   job += more.SerializeAsString();
   v1::WorkerRequest received;
-  TENSORD_CHECK(received.ParseFromString(server::WorkerRequestHead(job.size()) + job));
+  TENSORD_CHECK(server::ParseFrame(server::WorkerRequestHead(job.size()) + job, &received));
   TENSORD_CHECK(received.has_compile());
   TENSORD_CHECK(KeyOf(received.compile()) == KeyOf(request), "another program than the key's");
   TENSORD_CHECK(received.compile().library_nodes_size() == 1 &&
