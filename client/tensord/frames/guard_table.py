@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import copy
 import enum
+import inspect
 import re
 import types
 from collections.abc import Callable
@@ -74,6 +75,10 @@ _PLAIN = (int, float, complex, str, bytes)
 _CONSTANT_OBJECTS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype)
 
 
+# Who asks for an address only to see whether they meet an object again.
+_BY_ADDRESS = (copy.__file__, inspect.__file__)
+
+
 def _is_of_typing(value: Any) -> bool:
     """Any, Optional, List and the like: objects of which there is one each."""
     return type(value).__module__ == "typing"
@@ -85,6 +90,10 @@ def _identity(recorder: Recorder, guard: Any) -> None:
     if type(guard.originating_source).__name__ == "TypeSource":
         base = guard.originating_source.base
         _add_type(recorder, recorder.table.number(base), value, recorder.name(base))
+    elif (value is id or value is hash) and torch_compat.asked_by(guard) not in _BY_ADDRESS:
+        # An address, or what follows from one or from PYTHONHASHSEED. Dynamo takes it for a
+        # constant, and of None, of classes and of what is hashed no guard says so.
+        raise UnrecordableError(f"{value.__name__}(), which answers otherwise in another process")
     elif isinstance(value, type):
         facts = recorder.class_facts(value)
         recorder.add(number, f"{name} is class {_as_it_was(value, facts)}", same_class=facts)
