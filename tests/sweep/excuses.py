@@ -121,6 +121,12 @@ KNOWN: tuple[Excuse, ...] = (
         " from eager at the same elements",
     ),
     Excuse(
+        r"^(grid_sampler_2d|nn\.functional\.grid_sample)\|float(32|64)\|special\|gradient\|",
+        r"too far off: at \[.*\] (-inf, eager nan|-?[\d.]+e\+\d+, eager -?inf), float64",
+        "bicubic samples of the largest number: eager adds up rows and then columns, here sixteen"
+        " numbers are added by both weights at once, which overflows elsewhere",
+    ),
+    Excuse(
         r"^qr\|.*\|special\|.*\|cuda",
         r"^hung: no answer in time while at eager",
         "the library looks without end at a matrix whose numbers are not finite",

@@ -17,8 +17,8 @@ from torch.utils import _pytree as pytree
 # Samples of the variants whose inputs hardly differ from sample to sample.
 FEW = {"empty": 8, "scalar": 8, "rejected": 2}
 
-# Positional arguments that stay numbers among special values, by entry: eager on the CPU takes
-# positions of samples for addresses unchecked, and reads and writes beside its memory at NaN.
+# Positional arguments that stay numbers among special values where gradients are asked for, by
+# entry: at NaN eager on the CPU adds to the gradient of an image beside its memory.
 ADDRESSES = {"grid_sampler_2d": {1}, "nn.functional.grid_sample": {1}}
 
 
@@ -122,7 +122,8 @@ def _variants(sample: Sample, case: Case, dtype: torch.dtype) -> Iterator[Sample
         if is_plain(sample.args[0]) if isinstance(sample.args[0], torch.Tensor) else True:
             yield sample
         return
-    kept = ADDRESSES.get(case.entry, set()) if variant == "special" else set()
+    numbers = variant == "special" and case.gradient
+    kept = ADDRESSES.get(case.entry, set()) if numbers else set()
 
     def changed(value: Any) -> Any:
         change = _CHANGES[variant]
