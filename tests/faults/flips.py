@@ -98,6 +98,8 @@ def _one_file(model: Path, name: str, count: int, draw: random.Random) -> tuple[
                 if frames["wrong"]:
                     wrong.append(f"flip {turn} of {name}: frames {frames}")
                 store.put(0, FEW)
+                for _ in range(2):  # as the daemon does where the index proves damaged, also in it
+                    store.ask("reconcile")
                 if (frames := store.numbers(f"frames 0 {FEW}"))["found"] != FEW:
                     wrong.append(f"flip {turn} of {name}: frames {frames} after they were put")
                 again = store.publish(0, FEW + 1)

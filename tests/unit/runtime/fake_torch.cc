@@ -174,12 +174,15 @@ int32_t aoti_torch_empty_strided(int64_t ndim, const int64_t* sizes, const int64
   tensor.dtype = dtype;
   tensor.device = device;
   tensor.index = index;
-  int64_t last = 0;
-  bool empty = false;
+  int64_t last = 0, part = 0;
+  bool empty = false, fits = true;  // sizes and strides may be any numbers
   for (int64_t i = 0; i < ndim; ++i) {
     empty |= sizes[i] == 0;
-    last += (sizes[i] - 1) * strides[i];
+    fits = fits && !__builtin_sub_overflow(sizes[i], 1, &part) &&
+           !__builtin_mul_overflow(part, strides[i], &part) &&
+           !__builtin_add_overflow(last, part, &last);
   }
+  if (!empty && (!fits || last < 0 || last >= kMostBytes)) return 1;
   tensor.bytes = empty ? 0 : (last + 1) * tensor.itemsize();
   if (tensor.bytes > kMostBytes) return 1;
   tensor.storage = Storage(tensor.bytes, 0);
