@@ -272,7 +272,9 @@ def test_a_module_known_by_its_address_alone_is_not_recorded() -> None:
         return x + (id(holder.opaque) % 7)
 
     recorded = capture(function, torch.ones(2))
-    if "in another process" not in recorded.reason:  # 2.12 guards no address of a plain object
+    if torch.__version__.startswith("2.12."):  # guards no address of a plain object
+        assert "id(), which answers otherwise in another process" in recorded.reason
+    else:
         assert "ID_MATCH" in recorded.reason
         assert "known by its address alone" in recorded.reason
 
