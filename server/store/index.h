@@ -165,9 +165,6 @@ class Index {
   absl::Status RemoveFrame(std::string_view key);
   absl::Status TouchFrames(const std::vector<Touched>& frames);
   absl::StatusOr<bool> HasFrame(std::string_view key);
-  // Whether FramesOf has it: a damaged row may be of another code.
-  absl::StatusOr<bool> FindsFrame(std::string_view key, std::string_view code,
-                                  std::string_view environment);
   // At most `limit` keys of frames that come after `after`, in order.
   absl::StatusOr<std::vector<std::string>> FrameKeysAfter(std::string_view after, uint32_t limit);
   // Last used first.

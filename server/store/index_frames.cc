@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index's tables of frames.
-#include <algorithm>
-
 #include "server/store/index.h"
 
 namespace tensord::store {
@@ -108,12 +106,6 @@ absl::Status Index::TouchFrames(const std::vector<Touched>& frames) {
 
 absl::StatusOr<bool> Index::HasFrame(std::string_view key) {
   return Has("SELECT 1 FROM frames WHERE key=?", key);
-}
-
-absl::StatusOr<bool> Index::FindsFrame(std::string_view key, std::string_view code,
-                                       std::string_view environment) {
-  TENSORD_ASSIGN_OR_RETURN(const std::vector<FrameRow> rows, FramesOf(code, environment));
-  return std::any_of(rows.begin(), rows.end(), [&](const FrameRow& row) { return row.key == key; });
 }
 
 absl::StatusOr<std::vector<std::string>> Index::FrameKeysAfter(std::string_view after,

@@ -205,8 +205,11 @@ class Store {
                             const ProgramFacts& facts);
   absl::Status WriteFrame(FrameRow row, const Record& record);
   void SortByUse(std::vector<FoundFrame>& frames);
-  // Whether FramesOf finds it; true also where the index cannot say.
+  // Whether FramesOf finds it, which a damaged row of another code hides; true also where the index
+  // cannot say.
   bool IsFrameFound(std::string_view key, const FrameFacts& facts);
+  // As CountFrameUse, of one that is known to be there.
+  void NoteFrameUse(std::string_view key, uint64_t hits);
   // Those in memory that `wants` holds of and `taken` has not; it has their keys then.
   std::vector<FoundFrame> FramesInMemory(const std::function<bool(const FrameRow&)>& wants,
                                          std::set<std::string>* taken);

@@ -36,7 +36,8 @@ absl::Status Store::PutFrame(std::string_view key, std::string_view frame, Frame
   if (const auto stored = PeekFrame(key); stored.ok()) {
     auto known = DecodeFrameFacts((*stored)->facts);
     if (known.ok()) {
-      const bool is_kept = CountFrameUse(key, 0) && IsFrameFound(key, facts);
+      const bool is_kept = IsFrameFound(key, facts);
+      if (is_kept) NoteFrameUse(key, 0);
       if (!AddBehind(known->behind, facts.behind) && is_kept) return absl::OkStatus();
       facts.behind = std::move(known->behind);
     }
@@ -204,9 +205,11 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::PeekFrame(std::string_view 
 
 bool Store::IsFrameFound(std::string_view key, const FrameFacts& facts) {
   if (memory_.FindFrame(key) != nullptr) return true;
-  const auto finds = index_.With(
-      [&](Index& index) { return index.FindsFrame(key, facts.code, facts.environment); });
-  return finds.value_or(true);
+  const auto rows =
+      index_.With([&](Index& index) { return index.FramesOf(facts.code, facts.environment); });
+  if (!rows.ok()) return true;
+  return std::any_of(rows->begin(), rows->end(),
+                     [&](const FrameRow& row) { return row.key == key; });
 }
 
 bool Store::CountFrameUse(std::string_view key, uint64_t hits) {
@@ -214,12 +217,16 @@ bool Store::CountFrameUse(std::string_view key, uint64_t hits) {
     const auto has_row = index_.With([&](Index& index) { return index.HasFrame(key); });
     if (!has_row.value_or(true)) return false;
   }
+  NoteFrameUse(key, hits);
+  return true;
+}
+
+void Store::NoteFrameUse(std::string_view key, uint64_t hits) {
   const int64_t now = options_.now_ms();
   absl::MutexLock lock(&uses_mutex_);
   Use& use = frame_uses_[std::string(key)];
   use.hits += hits;
   use.used_ms = now;
-  return true;
 }
 
 }  // namespace tensord::store
