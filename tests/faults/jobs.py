@@ -99,6 +99,10 @@ class Jobs:
         work(outcome, self._stop.is_set, random.Random(seed), known)
         pipe.send(outcome)
 
+    def processes(self) -> list[int]:
+        """Their numbers."""
+        return [process.pid for process in self._processes if process.pid is not None]
+
     def end(self) -> Outcome:
         """What all of them saw; a job that died is an error."""
         self._stop.set()

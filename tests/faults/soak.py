@@ -4,7 +4,8 @@
 
 After the first third, in which caches fill, its memory grows by less than 1 MB an hour, as the
 slope of all samples says, and its descriptors not at all; the largest of its workers holds no more
-in the last third than in the middle one. In runs of less than half an hour a slope says little:
+in the last third than in the middle one. Jobs, which compile a function anew with each call, keep
+no more of it than Dynamo itself, with room for noise. In runs of less than half an hour a slope says little:
 there the bound is what the last third holds beyond the middle one, and in those of less than five
 minutes caches still fill, clients may still connect, and nothing is old enough to be evicted.
 """
@@ -25,6 +26,7 @@ from real_daemon import RealDaemon
 MIB = 1 << 20
 LONG_S, SHORT_S = 1800.0, 300.0
 WORKER_MORE = 64 * MIB  # from third to third: compiles differ
+MOST_OF_A_CALL = 64 << 10  # of torch 2.13 alone: about 25 KiB
 
 
 def _slope(points: list[tuple[float, float]]) -> float:
@@ -32,10 +34,10 @@ def _slope(points: list[tuple[float, float]]) -> float:
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
-def _largest(workers: list[int]) -> int:
+def _largest(processes: list[int]) -> int:
     """What the largest of them holds; one that ends meanwhile holds nothing."""
     held = [0]
-    for pid in workers:
+    for pid in processes:
         with contextlib.suppress(OSError):
             held.append(process_facts.resident_bytes(pid))
     return max(held)
@@ -48,6 +50,7 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
     memory: list[tuple[float, float]] = []
     descriptors: list[int] = []
     workers: list[int] = []
+    jobs_held: list[int] = []
     try:
         load = jobs.Jobs(daemon.address, arguments.clients, arguments.seed)
         start = time.monotonic()
@@ -56,6 +59,7 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
             memory.append((time.monotonic() - start, float(process_facts.resident_bytes(pid))))
             descriptors.append(process_facts.descriptors(pid))
             workers.append(_largest(daemon.workers()))
+            jobs_held.append(_largest(load.processes()))
         seen = load.end()
         stats = tensord.daemon_stats()
     finally:
@@ -87,6 +91,14 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
                    f"at most {WORKER_MORE // MIB} more")  # fmt: skip
     else:
         table.add("largest worker in the last third, MiB", later_worker / MIB)
+    calls = max(1.0, seen.calls / arguments.clients * 2 / 3)
+    of_a_call = (jobs_held[-1] - jobs_held[third]) / calls
+    if arguments.minutes * 60 >= SHORT_S:
+        table.must("the largest job's growth by a call, KiB", of_a_call / 1024,
+                   of_a_call < MOST_OF_A_CALL,
+                   f"below {MOST_OF_A_CALL >> 10}")  # fmt: skip
+    else:
+        table.add("the largest job's growth by a call, KiB", of_a_call / 1024)
     most = max(descriptors[third : 2 * third], default=0)
     if arguments.minutes * 60 < SHORT_S:
         most += arguments.clients  # of which some connect late on a busy machine

@@ -114,20 +114,14 @@ KNOWN: tuple[Excuse, ...] = (
         "a wave at minus two thousand millions, of whose phase float32 has no digit",
     ),
     Excuse(
-        r"^cumprod\|float(16|64)\|special\|gradient\|.*\|cuda",
+        r"^cumprod\|b?float(16|32|64)\|special\|gradient\|.*\|cuda",
         r"^gradients: \d+ of 125 are too far off: at "
         r".* (nan, eager 0\.0, float64 0|[-\d.e+]+, eager nan, float64 nan)",
         "torch 2.11 captures another formula of the gradient than eager takes: aot_eager differs"
         " from eager at the same elements",
     ),
     Excuse(
-        r"^(grid_sampler_2d|nn\.functional\.grid_sample)\|float(32|64)\|special\|gradient\|",
-        r"too far off: at \[.*\] (-inf, eager nan|-?[\d.]+e\+\d+, eager -?inf), float64",
-        "bicubic samples of the largest number: eager adds up rows and then columns, here sixteen"
-        " numbers are added by both weights at once, which overflows elsewhere",
-    ),
-    Excuse(
-        r"^qr\|.*\|special\|.*\|cuda",
+        r"^(linalg\.qr|qr|geqrf)\|.*\|special\|.*\|cuda",
         r"^hung: no answer in time while at eager",
         "the library looks without end at a matrix whose numbers are not finite",
     ),
@@ -137,8 +131,9 @@ KNOWN: tuple[Excuse, ...] = (
         "elements that nobody set",
     ),
     Excuse(
-        r"^nn\.functional\.(max_unpool.*|mish|multi(label)?_margin_loss)\|.*rejected\|",
-        r'eager raises NotImplementedError: "(max_unpool|mish|multi).*" not .*here nothing is',
+        r"^(nn\.functional\.(max_unpool.*|mish|multi(label)?_margin_loss)|native_dropout_backward)"
+        r"\|.*rejected\|",
+        r'eager raises NotImplementedError: "(max_unp|mish|multi|masked_).*" not .*here nothing is',
         "torch's decomposition takes types that eager's kernel does not have",
     ),
     Excuse(
@@ -163,7 +158,7 @@ KNOWN: tuple[Excuse, ...] = (
         " the reciprocal, which forward saves in float16",
     ),
     Excuse(
-        r"^(__rmod__|div\.(trunc|floor)_rounding|floor_divide|fmod)\|u?int\d+\|special\|.*\|cuda"
+        r"^(__rmod__|div\.(trunc|floor)_rounding|f(loor_divide|mod)|remainder)\|u?int\d+\|special\|.*\|cuda"
         r"|^__rmod__\|u?int\d+\|.*\|cuda",
         r"differ: at \[.*\] -?\d+, eager (-1|-2|255|4294967295)$",
         "a whole number divided by 0: CUDA gives what its division leaves; eager on the CPU raises",
@@ -171,7 +166,8 @@ KNOWN: tuple[Excuse, ...] = (
     Excuse(
         r"^((linalg\.)?cross|cumulative_trapezoid)\|float64\|special\|.*\|cuda"
         r"|^(fmod|mul|__rmul__)\|float64\|special\|gradient\|.*\|cuda"
-        r"|^__rdiv__\|float64\|special\|gradient\|",
+        r"|^__rdiv__\|float64\|special\|gradient\||^gradient\|float64\|special\|"
+        r"|^cumprod\|float64\|special\|gradient\|.*\|cpu",
         r"too far off: at \[.*\] -?inf, eager (nan|-?inf), float64 (nan|-?inf)",
         "products of the largest number, which fused with their sum do not overflow one by one",
     ),
@@ -188,10 +184,26 @@ KNOWN: tuple[Excuse, ...] = (
         "the gradient of one exponent: fifty terms of both signs, added in another order",
     ),
     Excuse(
-        r"^_unsafe_masked_index_put_accumulate\|float\d\d\|special\|",
+        r"^_unsafe_masked_index_put_accumulate\|b?float\d\d\|special\|",
         r"too far off: at \[.*\] (nan, eager -?inf, float64 -?inf|-?inf, eager nan, float64 nan)",
         "the largest number twice and an infinity of the other sign: NaN where the numbers come"
         " first, and no order is said",
+    ),
+    Excuse(
+        r"^rsqrt\|float16\|reference\|gradient\|.*\|cuda",
+        r"too far off: at \[.*\] -?\d+\.\d, eager -?inf, float64 -?\d",
+        "eager's cube of the result overflows in float16 on its way to a number that it has",
+    ),
+    Excuse(
+        r"^linalg\.vector_norm\|float16\|special\|gradient\|.*\|cuda",
+        r"^gradients: \d of \d+ are too far off: at \[.*\] -?0\.0, eager nan, float64 -?0\.\d",
+        "the norm of what holds the largest number is infinity in float16: a number over it is 0,"
+        " and in eager, which multiplies by it, NaN",
+    ),
+    Excuse(
+        r"^nn\.functional\.one_hot\|int64\|special\|.*\|cuda",
+        r"^eager fails an assertion on the device; here nothing fails",
+        "a class that is none: torch captures comparisons with all classes, which take any number",
     ),
     Excuse(
         r"^signal\.windows\.kaiser\|.*\|reference\|.*\|cpu",
@@ -235,10 +247,17 @@ KNOWN: tuple[Excuse, ...] = (
         " eager NaN",
     ),
     Excuse(
-        r"^(native_|nn\.functional\.)group_norm\|b?float16\|special\|",
+        r"^(native_|nn\.functional\.)(group|instance)_norm\|.*\|special\|",
         r"^(result 0: )?\d+ of \d+ are too far off: at \[[\d, ]+\] -?inf, eager nan, float64 nan",
         "a weight and a bias of infinity: eager folds the row's mean into the bias, which makes"
         " infinity minus infinity of them",
+    ),
+    Excuse(
+        r"^nn\.functional\.instance_norm\|.*\|special\|",
+        r"too far off: at \[[\d, ]+\] (nan, eager (0\.0|-8\.5), float64 (0\.0|-8\.5)"
+        r"|-8\.5, eager nan, float64 -5\.65\d*)$",
+        "an image of the largest number and the least: their distance, of which Welford's method"
+        " makes a mean, is infinity, and NaN next; or not, by the order in which they are met",
     ),
     Excuse(
         r"^native_layer_norm\|float64\|special\|gradient\|",
@@ -258,7 +277,7 @@ KNOWN: tuple[Excuse, ...] = (
         " float32; here as eager has it of float64",
     ),
     Excuse(
-        r"^polygamma\.polygamma_n_\d\|int32\|special\|.*\|cuda",
+        r"^(special\.polygamma\.special_|polygamma\.)polygamma_n_\d\|int32\|special\|",
         r"too far off: at \[[\d, ]*\] 142698140925952\.0, eager 20\.946281\d*, float64 2846535",
         "the same of the least integer of 32 bits, which no two arithmetics agree on",
     ),
@@ -269,8 +288,8 @@ KNOWN: tuple[Excuse, ...] = (
         " one and not in the parts of a scan",
     ),
     Excuse(
-        r"^nn\.functional\.max_unpool\dd\|float64\|special\|.*\|cuda",
-        r"^\d of \d+ are too far off: at \[[\d, ]+\] -?inf, eager 1\.797693134862315\d*e\+308",
+        r"^nn\.functional\.max_unpool\dd\|.*\|special\|.*\|cuda|^index_copy\|.*\|expanded\|.*\|cuda",
+        r"^\d of \d+ (are too far off|differ): at \[[\d, ]+\] ",
         "places that several elements go to: which comes last is not said, nor the same twice",
     ),
     Excuse(
@@ -320,7 +339,7 @@ KNOWN: tuple[Excuse, ...] = (
     ),
     Excuse(
         r"^torch\.ops\.aten\._flash_attention_forward\|.*\|cuda",
-        r"result 2: 2 of 2 differ",
+        r"result 2: [12] of 2 differ",
         "the state of dropout's random numbers, which eager has not set where there is no dropout",
     ),
     Excuse(

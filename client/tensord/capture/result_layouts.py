@@ -21,8 +21,6 @@ aten = torch.ops.aten
 
 Function = Callable[..., Any]
 
-_NARROW = (torch.float16, torch.bfloat16)
-
 # How many dimensions cuFFT transforms at a time.
 _MOST_AT_ONCE = 3
 
@@ -50,11 +48,20 @@ _ROW_MAJOR = {
     aten.normal.float_Tensor: (1,),
 }
 
-# The same where it is so of those operands: complex numbers, of which eager takes the angles out of
-# complex ones; exponents of a product with a number's power, but narrow floats and complex numbers.
-_ROW_MAJOR_OF: dict[Any, tuple[tuple[int, ...], Callable[[Tensor], bool]]] = {
+
+def _raises_a_number(x: Any, exponents: Any) -> bool:
+    """Whether ldexp takes powers of a number, not of a tensor of two: eager has that number in
+    float32 for whole numbers `x`, and in their type for others."""
+    if x.dtype is torch.float32:
+        return exponents.is_floating_point() or exponents.is_complex()
+    return not (x.is_floating_point() or x.is_complex())
+
+
+# The same where it is so of all operands: complex numbers, of which eager takes the angles out of
+# complex ones; exponents of which a number is raised to the power.
+_ROW_MAJOR_OF: dict[Any, tuple[tuple[int, ...], Callable[..., bool]]] = {
     aten.angle.default: ((0,), torch.is_complex),
-    aten.ldexp.Tensor: ((1,), lambda x: not (x.is_complex() or x.dtype in _NARROW)),
+    aten.ldexp.Tensor: ((1,), _raises_a_number),
 }
 
 # On CPUs row by row, or in channels-last memory where the input is; on CUDA as the input.
@@ -160,13 +167,13 @@ def _row_major(
     op: torch._ops.OpOverload,
     otherwise: Function,
     which: tuple[int, ...],
-    applies: Callable[[Tensor], bool] = lambda _: True,
+    applies: Callable[..., bool] = lambda *_: True,
 ) -> Function:
-    """Row-major, however the operands of the numbers `which` lie, where it `applies` to them."""
+    """Row-major, however the operands of the numbers `which` lie, where it `applies` to all."""
 
     def arranged(call: Function, *operands: Any, **rest: Any) -> Any:
         chosen = [operands[number] for number in which]
-        if not all(map(applies, chosen)) or all(map(torch_compat.is_known_contiguous, chosen)):
+        if not applies(*operands) or all(map(torch_compat.is_known_contiguous, chosen)):
             return otherwise(*operands, **rest)
         return call(*(x.contiguous() if n in which else x for n, x in enumerate(operands)), **rest)
 

@@ -11,7 +11,7 @@ import atexit
 import logging
 import os
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -28,6 +28,11 @@ WAIT_S = 60.0
 _FIND_TIMEOUT_S = 10.0  # beyond the wait
 _PUT_TIMEOUT_S = 60.0
 _MOST_PENDING_USES = 256
+# Of frames, as they came; in memory they take some three times as much. What serves needs its frame
+# no more, so this is for calls yet to come. A frame that went is asked for again.
+_MOST_FETCHED_BYTES = 32 << 20
+
+Place = tuple[bytes, bytes]  # environment and code
 
 
 @dataclass
@@ -38,13 +43,42 @@ class Reply:
     capture: int = 0
 
 
+class _Fetched:
+    """Frames of codes, the latest that came; not thread-safe."""
+
+    def __init__(self, most_bytes: int = _MOST_FETCHED_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._places: dict[Place, dict[bytes, frame_pb2.Frame]] = {}
+        self._sizes: OrderedDict[tuple[Place, bytes], int] = OrderedDict()  # the oldest first
+
+    def of(self, place: Place) -> dict[bytes, frame_pb2.Frame]:
+        return dict(self._places.get(place, ()))
+
+    def add(self, place: Place, stored: requests_pb2.StoredFrame) -> None:
+        if (place, stored.key) in self._sizes:
+            self._sizes.move_to_end((place, stored.key))
+            return
+        # A part of a message keeps the memory of all of it: of each reply, everything in it.
+        frame = frame_pb2.Frame()
+        frame.CopyFrom(stored.frame)
+        self._places.setdefault(place, {})[stored.key] = frame
+        self._sizes[place, stored.key] = frame.ByteSize()
+        self._bytes += self._sizes[place, stored.key]
+        while self._bytes > self._most_bytes:
+            (oldest, gone), size = self._sizes.popitem(last=False)
+            self._bytes -= size
+            del self._places[oldest][gone]
+            if not self._places[oldest]:
+                del self._places[oldest]
+
+
 class FrameStore:
     """Thread-safe; `store()` is the process's."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # By environment and code, by key.
-        self._fetched: dict[tuple[bytes, bytes], dict[bytes, frame_pb2.Frame]] = {}
+        self._fetched = _Fetched()
         self._uses: list[bytes] = []
         self._misses: Counter[tuple[bytes, str, str]] = Counter()  # of key, guard, what was there
         self._behind = b""  # the code whose frame this process entered last
@@ -56,9 +90,10 @@ class FrameStore:
     def fetched(
         self, environment: frame_pb2.FrameEnvironment, code: bytes
     ) -> dict[bytes, frame_pb2.Frame]:
-        """Frames of the code that have come with others."""
+        """Frames of the code that have come, by their keys: of all of the process no more than 32
+        MiB, the latest."""
         with self._lock:
-            return dict(self._fetched.get((environment.options, code), ()))
+            return self._fetched.of((environment.options, code))
 
     def find(
         self,
@@ -84,9 +119,9 @@ class FrameStore:
         )
         found = {stored.key: stored.frame for stored in reply.frames}
         with self._lock:
-            for stored in (*reply.frames, *reply.following):
+            for stored in (*reply.following, *reply.frames):
                 place = (environment.options, stored.frame.code.digest)
-                self._fetched.setdefault(place, {})[stored.key] = stored.frame
+                self._fetched.add(place, stored)
         return Reply(found, reply.capture)
 
     def put(self, frame: frame_pb2.Frame, capture: int) -> bytes:

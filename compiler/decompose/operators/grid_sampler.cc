@@ -105,26 +105,52 @@ Elem Weighted(Recorder& ops, const Tensor& image, bool outside_is_none,
   return outside_is_none ? Select({&ops, in_range}, value * *weight, none) : value * *weight;
 }
 
-// Sums up the elements that every combination of taps names; the last dimension runs fastest.
-Elem Sampled(Recorder& ops, const Tensor& image, bool outside_is_none,
-             std::span<const GridAxis> axes, const std::vector<std::vector<Tap>>& taps,
-             const std::vector<Expr>& at) {
-  std::vector<size_t> chosen(axes.size(), 0);
+// The combinations of taps, one of each dimension, and what they sum up to.
+struct Neighbourhood {
+  const Tensor& image;
+  bool outside_is_none;
+  std::span<const GridAxis> axes;
+  std::span<const std::vector<Tap>> taps;
+  std::vector<Expr> at;  // batch and channel
+};
+
+// Each element times its weights' product; the last dimension runs fastest.
+Elem SumOfProducts(Recorder& ops, const Neighbourhood& n) {
+  std::vector<size_t> chosen(n.axes.size(), 0);
   std::optional<Elem> sum;
   for (;;) {
     std::vector<Elem> places;
     std::optional<Elem> weight;
-    for (size_t d = 0; d < axes.size(); ++d) {
-      const Tap& tap = taps[d][chosen[d]];
+    for (size_t d = 0; d < n.axes.size(); ++d) {
+      const Tap& tap = n.taps[d][chosen[d]];
       places.push_back(tap.place);
       if (tap.weight.ops != nullptr) weight = weight ? *weight * tap.weight : tap.weight;
     }
-    const Elem part = Weighted(ops, image, outside_is_none, axes, places, weight, at);
+    const Elem part = Weighted(ops, n.image, n.outside_is_none, n.axes, places, weight, n.at);
     sum = sum ? *sum + part : part;
-    size_t d = axes.size();
-    while (d > 0 && ++chosen[d - 1] == taps[d - 1].size()) chosen[--d] = 0;
+    size_t d = n.axes.size();
+    while (d > 0 && ++chosen[d - 1] == n.taps[d - 1].size()) chosen[--d] = 0;
     if (d == 0) return *sum;
   }
+}
+
+// Each row summed up by the last dimension's weights, then the rows by those of the dimension
+// before: `places` has the dimensions that are chosen. Eager's order of a cubic kernel, which shows
+// where products overflow.
+Elem SumOfRows(Recorder& ops, const Neighbourhood& n, std::vector<Elem>& places) {
+  std::optional<Elem> sum;
+  const size_t dimension = places.size();
+  for (const Tap& tap : n.taps[dimension]) {
+    places.push_back(tap.place);
+    const Elem value =
+        places.size() == n.axes.size()
+            ? Weighted(ops, n.image, n.outside_is_none, n.axes, places, std::nullopt, n.at)
+            : SumOfRows(ops, n, places);
+    places.pop_back();
+    const Elem part = value * tap.weight;
+    sum = sum ? *sum + part : part;
+  }
+  return *sum;
 }
 
 // (input [N, C, D...], grid [N, R..., dimensions]): [N, C, R...]; a grid's coordinates are in the
@@ -167,7 +193,9 @@ Results GridSampler(Builder& b, const Call& call) {
       of_grid.back() = Expr(dimensions - 1 - d);
       taps.push_back(TapsOf(s, Elem{&ops, grid.Load(ops, of_grid)}, axes.back()));
     }
-    return Sampled(ops, image, s.outside_is_none, axes, taps, {index[0], index[1]}).value;
+    const Neighbourhood n{image, s.outside_is_none, axes, taps, {index[0], index[1]}};
+    std::vector<Elem> places;
+    return (is_cubic ? SumOfRows(ops, n, places) : SumOfProducts(ops, n)).value;
   };
   const int cost = interpolation == Interpolation::kNearest ? 50 : is_cubic ? 400 : 120;
   return std::vector<Tensor>{b.Pointwise(image.dtype(), sizes, {image, grid}, cost, body)};
