@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import random
@@ -293,6 +294,20 @@ def test_what_is_made_of_an_address_is_not_recorded(number: Any, value: Any) -> 
         assert number is hash
     else:
         assert recorded.reason
+
+
+def test_an_address_that_is_asked_for_behind_a_copy_is_not_recorded() -> None:
+    """Both share the guard of `id` that copy.deepcopy made."""
+    settings = {"scale": [2.0]}
+
+    def copies(x: torch.Tensor) -> torch.Tensor:
+        return x * copy.deepcopy(settings)["scale"][0]
+
+    def asks(x: torch.Tensor) -> torch.Tensor:
+        return copies(x) + id(None) % 7
+
+    assert not capture(copies, torch.ones(2)).reason
+    assert "id(), which answers otherwise" in capture(asks, torch.ones(2)).reason
 
 
 def test_neither_loading_nor_checking_imports_dynamo(tmp_path: Any) -> None:

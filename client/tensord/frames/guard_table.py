@@ -16,7 +16,7 @@ import torch
 
 from .. import torch_compat
 from ..v1 import frame_pb2
-from . import constants, names, tensor_facts
+from . import code_objects, constants, names, tensor_facts
 from .errors import UnrecordableError
 from .recorder import Recorder
 from .sources import Step
@@ -90,7 +90,7 @@ def _identity(recorder: Recorder, guard: Any) -> None:
     if type(guard.originating_source).__name__ == "TypeSource":
         base = guard.originating_source.base
         _add_type(recorder, recorder.table.number(base), value, recorder.name(base))
-    elif (value is id or value is hash) and torch_compat.asked_by(guard) not in _BY_ADDRESS:
+    elif (value is id or value is hash) and not _finds_again(recorder, guard, value.__name__):
         # An address, or what follows from one or from PYTHONHASHSEED. Dynamo takes it for a
         # constant, and of None, of classes and of what is hashed no guard says so.
         raise UnrecordableError(f"{value.__name__}(), which answers otherwise in another process")
@@ -125,6 +125,16 @@ def _identity(recorder: Recorder, guard: Any) -> None:
         raise UnrecordableError(
             f"an object of class {type(value).__qualname__} that is known by its address alone"
         )
+
+
+def _finds_again(recorder: Recorder, guard: Any, asks: str) -> bool:
+    """Whether only `_BY_ADDRESS` ask. Dynamo notes the first that did: others may share its guard."""
+    if torch_compat.asked_by(guard) not in _BY_ADDRESS:
+        return False
+    return not any(
+        asks in code_objects.global_names(code) and code.co_filename not in _BY_ADDRESS
+        for code in recorder.capture.traced_codes()
+    )
 
 
 def _is_copied(guard: Any) -> bool:
