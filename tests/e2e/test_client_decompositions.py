@@ -93,6 +93,17 @@ def test_distances(daemon, p):
         _check(daemon, lambda a, b: torch.dist(a, b, p), x, y[:5], gone="aten::dist")
 
 
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
+def test_distances_of_what_is_not_finite(daemon, p):
+    x, y = torch.randn(4, 3), torch.randn(5, 3)
+    x[1, 0] = x[2, 2] = float("nan")
+    x[3, 1] = y[4, 0] = float("inf")
+    y[0] = x[0]
+    run = torch.compile(lambda a, b: torch.cdist(a, b, p), backend="tensord")
+    torch.testing.assert_close(run(x, y), torch.cdist(x, y, p), equal_nan=True)
+    assert "aten::_cdist_forward" not in {n.op for n in daemon.graph("inference").nodes}
+
+
 def test_many_points_are_a_product(daemon):
     x, y = torch.randn(3, 30, 4), torch.randn(3, 40, 4)
     run = torch.compile(torch.cdist, backend="tensord")

@@ -71,7 +71,12 @@ def _cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Any:
         return NotImplemented
     if x1.shape[-1] == 0:
         return NotImplemented
-    return aten.linalg_vector_norm.default(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, [-1])
+    apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if p == math.inf:  # a norm's would be NaN where one is; eager's maximum passes it over
+        return torch.where(apart.isnan(), 0.0, apart.abs()).amax(-1)
+    if p == 0 and apart.device.type == "cpu":  # a norm counts NaN, as eager on a GPU
+        return apart.abs().ceil().clamp_max(1.0).sum(-1)
+    return aten.linalg_vector_norm.default(apart, p, [-1])
 
 
 def _scatter_reduce(
