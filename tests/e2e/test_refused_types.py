@@ -28,6 +28,7 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "logaddexp of truth values": lambda x: torch.logaddexp(x > 0, x),
     "unfold": lambda x: F.unfold(x.view(1, 1, 1, 5), 1),
     "bernoulli": torch.bernoulli,
+    "batch_norm": lambda x: F.batch_norm(x.view(1, 5), x, x, training=False),
 }
 OF_TRUTH_VALUES: dict[str, Callable[[Tensor], Tensor]] = {
     "threshold": lambda x: F.threshold(x, 0.5, 0.1),

@@ -122,7 +122,7 @@ def refusing_operators() -> dict[Any, _Refused]:
                 aten._batch_norm_with_update_functional.default,
                 aten._batch_norm_no_update.default,
             ),
-            _Refused(_WHOLE, _NONE),
+            _Refused(_BOOL | _WHOLE, _NONE),
         ),
         **dict.fromkeys(
             (
