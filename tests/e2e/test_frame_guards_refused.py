@@ -306,7 +306,14 @@ def test_an_address_that_is_asked_for_behind_a_copy_is_not_recorded() -> None:
     def asks(x: torch.Tensor) -> torch.Tensor:
         return copies(x) + id(None) % 7
 
+    class Holder:
+        id = 3
+
+    def reads(x: torch.Tensor) -> torch.Tensor:
+        return copies(x) + Holder.id
+
     assert not capture(copies, torch.ones(2)).reason
+    assert not capture(reads, torch.ones(2)).reason
     assert "id(), which answers otherwise" in capture(asks, torch.ones(2)).reason
 
 

@@ -62,12 +62,50 @@ def test_a_frame_keeps_no_more_of_its_reply(replies: list[requests_pb2.FindFrame
 def test_the_latest_32_mib_are_kept(replies: list[requests_pb2.FindFramesReply]) -> None:
     store = FrameStore()
     for number in range(12):
+        following = [_stored(100, 2, 4000)] if number in (0, 5) else []
         replies.append(
             requests_pb2.FindFramesReply(
-                frames=[_stored(number, 1, 4 * MIB)], following=[_stored(100 + number % 2, 2, 4000)]
+                frames=[_stored(number, 1, 4 * MIB)], following=[*following, _stored(101, 2, 10)]
             )
         )
         reply = store.find(ENVIRONMENT, (1).to_bytes(32, "big"), ())
         assert [int.from_bytes(key, "big") for key in reply.frames] == [number]
+        if number == 10:
+            assert sorted(_fetched(store, 2)) == [100, 101]  # it came again after three of these
     assert _fetched(store, 1) == [5, 6, 7, 8, 9, 10, 11]
-    assert sorted(_fetched(store, 2)) == [100, 101]  # they came again
+
+
+def test_the_first_of_a_reply_stay(replies: list[requests_pb2.FindFramesReply]) -> None:
+    """Those that were used last, by anybody."""
+    store = FrameStore()
+    frames = [_stored(number, 1, 12 * MIB) for number in range(4)]
+    replies.append(requests_pb2.FindFramesReply(frames=frames))
+    reply = store.find(ENVIRONMENT, (1).to_bytes(32, "big"), ())
+    assert [int.from_bytes(key, "big") for key in reply.frames] == [0, 1, 2, 3]
+    assert sorted(_fetched(store, 1)) == [0, 1]
+
+
+def test_one_that_is_too_large_pushes_out_none(
+    replies: list[requests_pb2.FindFramesReply],
+) -> None:
+    store = FrameStore()
+    for stored in (_stored(1, 1, 1000), _stored(2, 1, 33 * MIB)):
+        replies.append(requests_pb2.FindFramesReply(frames=[stored]))
+        assert store.find(ENVIRONMENT, (1).to_bytes(32, "big"), ()).frames
+    assert _fetched(store, 1) == [1]
+
+
+def test_what_serves_keeps_no_more_of_its_reply(
+    replies: list[requests_pb2.FindFramesReply],
+) -> None:
+    store, served, before = FrameStore(), [], 0
+    for number in range(30):
+        reply = requests_pb2.FindFramesReply(frames=[_stored(number, 1, 1000)])
+        reply.following.append(_stored(1000, 2, 6 * MIB))
+        replies.append(reply)
+        del reply
+        served.append(store.find(ENVIRONMENT, (1).to_bytes(32, "big"), ()))
+        if number == 9:
+            before = process_facts.resident_bytes(os.getpid())
+    assert process_facts.resident_bytes(os.getpid()) - before < 30 * MIB  # 120 MiB came
+    assert len(served) == 30

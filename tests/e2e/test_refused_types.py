@@ -78,6 +78,17 @@ def test_through_ctypes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     test_is_refused_as_by_eager(name, torch.bool)
 
 
+def test_truth_values_and_a_symbol() -> None:
+    def function(x: Tensor, weight: Tensor, momentum: float) -> Tensor:
+        arguments = (x, weight, weight, weight.clone(), weight.clone(), False, momentum, 1e-5)
+        return torch.ops.aten._native_batch_norm_legit(*arguments)[0]
+
+    x, weight = torch.ones(3, 2, dtype=torch.bool), torch.ones(2, dtype=torch.bool)
+    for run in (function, torch.compile(function, backend="tensord", dynamic=True)):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            run(x, weight, -1.2)
+
+
 # Beside the types that are refused.
 TAKEN: dict[str, Callable[[Tensor], Tensor]] = {
     "bounds of whole numbers": lambda x: torch.clamp(x, 0, 1),

@@ -5,7 +5,7 @@
 After the first third, in which caches fill, its memory grows by less than 1 MB an hour, as the
 slope of all samples says, and its descriptors not at all; the largest of its workers holds no more
 in the last third than in the middle one. Jobs, which compile a function anew with each call, keep
-no more of it than Dynamo itself, with room for noise. In runs of less than half an hour a slope
+little more of it than Dynamo itself. In runs of less than half an hour a slope
 says little: there the bound is what the last third holds beyond the middle one, and in those of
 less than five minutes caches still fill, clients may still connect, and nothing is old enough to be
 evicted.
@@ -92,8 +92,8 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
                    f"at most {WORKER_MORE // MIB} more")  # fmt: skip
     else:
         table.add("largest worker in the last third, MiB", later_worker / MIB)
-    calls = max(1.0, seen.calls / arguments.clients * 2 / 3)
-    of_a_call = (jobs_held[-1] - jobs_held[third]) / calls
+    calls = max(1.0, seen.calls / arguments.clients / 2)  # from amid the middle third on
+    of_a_call = (max(jobs_held[-third:]) - statistics.median(jobs_held[third : 2 * third])) / calls
     if arguments.minutes * 60 >= SHORT_S:
         table.must("the largest job's growth by a call, KiB", of_a_call / 1024,
                    of_a_call < MOST_OF_A_CALL,

@@ -69,7 +69,7 @@ def _cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Any:
     points = max(x1.shape[-2], x2.shape[-2])
     if p == 2 and compute_mode != _NEVER_A_PRODUCT and points > _MOST_POINTS_WITHOUT_PRODUCT:
         return NotImplemented
-    if x1.shape[-1] == 0:
+    if x1.shape[-1] == 0 or x1.dtype != x2.dtype:  # of the latter eager takes none
         return NotImplemented
     apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
     if p == math.inf:  # a norm's would be NaN where one is; eager's maximum passes it over

@@ -8,7 +8,6 @@ the user's function under names of its own (numbers, addresses). They are record
 
 from __future__ import annotations
 
-import dis
 import re
 import sys
 import types
@@ -33,7 +32,6 @@ _NUMBERED = re.compile(r"(___context_manager_\d+_|___prev_torch_function_mode_st
 # user's function, the line and a number of the process.
 _COMPREHENSION = re.compile(r"(__comprehension_.*_at)_\d+_\d+")
 _PLAIN_COMPREHENSION = re.compile(r"__comprehension_.*_at_\d+")
-_LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
 
 
 def write(
@@ -43,7 +41,7 @@ def write(
     result = frame_pb2.Result()
     graphs: list[frame_pb2.GraphCall] = []
     plain: dict[str, str] = {}
-    for name in _looked_up(code):
+    for name in code_objects.looked_up(code):
         if not _MADE_BY_DYNAMO.match(name) or name not in globals:
             continue
         plain[name] = f"tensord:{len(plain)}"
@@ -94,18 +92,6 @@ def _plainly_named(code: types.CodeType, place: int) -> types.CodeType:
     if hasattr(code, "co_qualname"):  # from Python 3.11
         names["co_qualname"] = names["co_name"]
     return code.replace(**names)  # type: ignore[arg-type]
-
-
-def _looked_up(code: types.CodeType) -> list[str]:
-    found = dict.fromkeys(
-        instruction.argval
-        for instruction in dis.get_instructions(code)
-        if instruction.opname in _LOOKS_UP
-    )
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found.update(dict.fromkeys(_looked_up(constant)))
-    return list(found)
 
 
 def _global(plain: str, name: str, value: Any, globals: Mapping[str, Any]) -> frame_pb2.FrameGlobal:

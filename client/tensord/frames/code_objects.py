@@ -12,6 +12,8 @@ from typing import Any
 from ..v1 import frame_pb2
 from . import constants
 
+_LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+
 
 def write(code: types.CodeType) -> frame_pb2.FrameCode:
     """Raises ValueError for a constant that has no form in frame.proto."""
@@ -102,6 +104,20 @@ def global_names(code: types.CodeType) -> list[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             found.update(dict.fromkeys(global_names(constant)))
+    return list(found)
+
+
+def looked_up(code: types.CodeType) -> list[str]:
+    """Names that instructions of the code, or of what it nests, look up in its globals or change
+    there; in order, each once."""
+    found = dict.fromkeys(
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in _LOOKS_UP
+    )
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found.update(dict.fromkeys(looked_up(constant)))
     return list(found)
 
 

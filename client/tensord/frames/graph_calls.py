@@ -190,13 +190,23 @@ def _training_for_native(message: frame_pb2.GraphCall, backward: _Loaded) -> tup
     tangents = tuple(message.tangents)
     wants = (*message.result_requires_grad, *[True] * message.results)[: message.results]
     layouts = (*map(_layout_for_native, message.tangent_layouts), *[None] * len(tangents))
-    with_all = message.backward_with_all if message.HasField("backward_with_all") else None
+    with_all = _with_all(message)
     return (
         backward.for_native(), message.results, message.saved_tensors, wants, tangents,
         layouts[: len(tangents)],
         tuple(message.tangent_absent) or (False,) * len(tangents),
         None if with_all is None else lambda: _Pending(with_all, "backward").loaded().for_native(),
     )  # fmt: skip
+
+
+def _with_all(message: frame_pb2.GraphCall) -> frame_pb2.FrameProgram | None:
+    """The backward that takes every gradient, alone: kept with the graph, it would keep the whole
+    frame's memory."""
+    if not message.HasField("backward_with_all"):
+        return None
+    program = frame_pb2.FrameProgram()
+    program.CopyFrom(message.backward_with_all)
+    return program
 
 
 def _layout_for_native(message: frame_pb2.TangentLayout) -> object:
@@ -305,9 +315,7 @@ class _Backward:
         self._tangents = tuple(message.tangents)
         self._layouts = [_layout(layout) for layout in message.tangent_layouts]
         self._absent = tuple(message.tangent_absent) or (False,) * len(self._tangents)
-        self._with_all = (
-            message.backward_with_all if message.HasField("backward_with_all") else None
-        )
+        self._with_all = _with_all(message)
         self._whole: _Run | None = None
 
     def __call__(self, saved: list[Any], gradients: Sequence[Any], zeros: Sequence[_Zeros]) -> Any:

@@ -128,11 +128,11 @@ def _identity(recorder: Recorder, guard: Any) -> None:
 
 
 def _finds_again(recorder: Recorder, guard: Any, asks: str) -> bool:
-    """Whether only `_BY_ADDRESS` ask. Dynamo notes the first that did: others may share its guard."""
+    """Whether only `_BY_ADDRESS` ask. Dynamo notes who did first: others may share that guard."""
     if torch_compat.asked_by(guard) not in _BY_ADDRESS:
         return False
     return not any(
-        asks in code_objects.global_names(code) and code.co_filename not in _BY_ADDRESS
+        code.co_filename not in _BY_ADDRESS and asks in code_objects.looked_up(code)
         for code in recorder.capture.traced_codes()
     )
 

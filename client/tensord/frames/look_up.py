@@ -53,7 +53,7 @@ def look_up(entered: Entered, call: Call) -> Found:
     if not call.entry(entered.code) and has_no_tensors(entered):
         return Found(eval_frame.leave_to_python())
     while True:
-        reply = store().find(call.environment, entered.digest, known)
+        reply = store().find(call.environment, entered.digest, {*known, *in_place})
         if (found := _first_that_serves(entered, call, reply.frames, in_place)) is not None:
             store().end(reply.capture, "another frame serves")
             return found

@@ -28,8 +28,8 @@ WAIT_S = 60.0
 _FIND_TIMEOUT_S = 10.0  # beyond the wait
 _PUT_TIMEOUT_S = 60.0
 _MOST_PENDING_USES = 256
-# Of frames, as they came; in memory they take some three times as much. What serves needs its frame
-# no more, so this is for calls yet to come. A frame that went is asked for again.
+# Of frames, as they came; in memory they take some three times as much. They are for calls yet to
+# come, as of another shape; one that went is asked for again.
 _MOST_FETCHED_BYTES = 32 << 20
 
 Place = tuple[bytes, bytes]  # environment and code
@@ -41,6 +41,13 @@ class Reply:
 
     frames: dict[bytes, frame_pb2.Frame] = field(default_factory=dict)
     capture: int = 0
+
+
+def _alone(frame: frame_pb2.Frame) -> frame_pb2.Frame:
+    """A part of a message keeps the memory of all of it: of a reply, each frame in it."""
+    copy = frame_pb2.Frame()
+    copy.CopyFrom(frame)
+    return copy
 
 
 class _Fetched:
@@ -55,16 +62,21 @@ class _Fetched:
     def of(self, place: Place) -> dict[bytes, frame_pb2.Frame]:
         return dict(self._places.get(place, ()))
 
-    def add(self, place: Place, stored: requests_pb2.StoredFrame) -> None:
-        if (place, stored.key) in self._sizes:
-            self._sizes.move_to_end((place, stored.key))
+    def came_again(self, place: Place, key: bytes) -> bool:
+        """Whether it is here, and from now on the latest."""
+        if (place, key) not in self._sizes:
+            return False
+        self._sizes.move_to_end((place, key))
+        return True
+
+    def add(self, place: Place, key: bytes, frame: frame_pb2.Frame) -> None:
+        """One that would push out all others is not kept."""
+        size = frame.ByteSize()
+        if size > self._most_bytes or self.came_again(place, key):
             return
-        # A part of a message keeps the memory of all of it: of each reply, everything in it.
-        frame = frame_pb2.Frame()
-        frame.CopyFrom(stored.frame)
-        self._places.setdefault(place, {})[stored.key] = frame
-        self._sizes[place, stored.key] = frame.ByteSize()
-        self._bytes += self._sizes[place, stored.key]
+        self._places.setdefault(place, {})[key] = frame
+        self._sizes[place, key] = size
+        self._bytes += size
         while self._bytes > self._most_bytes:
             (oldest, gone), size = self._sizes.popitem(last=False)
             self._bytes -= size
@@ -117,11 +129,15 @@ class FrameStore:
         reply: requests_pb2.FindFramesReply = rpc.client().call(
             "FindFrames", request, WAIT_S + _FIND_TIMEOUT_S
         )
-        found = {stored.key: stored.frame for stored in reply.frames}
+        found = {stored.key: _alone(stored.frame) for stored in reply.frames}
         with self._lock:
-            for stored in (*reply.following, *reply.frames):
+            # The last of a reply are those that are used least.
+            for stored in reversed(reply.following):
                 place = (environment.options, stored.frame.code.digest)
-                self._fetched.add(place, stored)
+                if not self._fetched.came_again(place, stored.key):
+                    self._fetched.add(place, stored.key, _alone(stored.frame))
+            for key, frame in reversed(found.items()):
+                self._fetched.add((environment.options, frame.code.digest), key, frame)
         return Reply(found, reply.capture)
 
     def put(self, frame: frame_pb2.Frame, capture: int) -> bytes:
@@ -188,10 +204,11 @@ def store() -> FrameStore:
 
 
 def _in_child() -> None:
-    # The parent's lock may be held by a thread that the child does not have.
-    before = _store._fetched
+    # The parent's lock may be held by a thread that the child does not have, amid a change.
+    before = None if _store._lock.locked() else _store._fetched
     _store.__init__()  # type: ignore[misc]
-    _store._fetched = before
+    if before is not None:
+        _store._fetched = before
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -111,7 +111,7 @@ def refusing_operators() -> dict[Any, _Refused]:
         ),
         aten.im2col.default: _everywhere(_WHOLE),
         aten.soft_margin_loss.default: _everywhere(_BOOL | _WHOLE | _COMPLEX),
-        aten.native_dropout_backward.default: _Refused(_NONE, _BOOL | _WHOLE),
+        aten.native_dropout_backward.default: _Refused(_NONE, _BOOL | _WHOLE | _COMPLEX),
         **dict.fromkeys(
             (
                 aten.native_batch_norm.default,

@@ -142,10 +142,9 @@ Elem SumOfRows(Recorder& ops, const Neighbourhood& n, std::vector<Elem>& places)
   const size_t dimension = places.size();
   for (const Tap& tap : n.taps[dimension]) {
     places.push_back(tap.place);
-    const Elem value =
-        places.size() == n.axes.size()
-            ? Weighted(ops, n.image, n.outside_is_none, n.axes, places, std::nullopt, n.at)
-            : SumOfRows(ops, n, places);
+    const Elem value = places.size() == n.axes.size() ? Weighted(ops, n.image, n.outside_is_none,
+                                                                 n.axes, places, std::nullopt, n.at)
+                                                      : SumOfRows(ops, n, places);
     places.pop_back();
     const Elem part = value * tap.weight;
     sum = sum ? *sum + part : part;

@@ -31,9 +31,10 @@ absl::StatusOr<compiler::Program> Lower(GraphBuilder& g) {
   return compiler::LowerGraph(*graph);
 }
 
-// What is read of the volume, or the image, 1, 2, 3, 4 in one row at these places of it.
+// What is read of the volume, or the image, of one row at these places of it.
 std::vector<double> Read(v1::DeviceType device, int dimensions, Mode mode, Padding padding,
-                         const std::vector<double>& places) {
+                         const std::vector<double>& places,
+                         const std::vector<double>& row = {1, 2, 3, 4}) {
   const int count = static_cast<int>(places.size());
   GraphBuilder g(device);
   Shape image(dimensions + 2, 1), grid(dimensions + 2, 1), results(dimensions + 2, 1);
@@ -53,7 +54,7 @@ std::vector<double> Read(v1::DeviceType device, int dimensions, Mode mode, Paddi
     coordinates.push_back(place);
     coordinates.insert(coordinates.end(), dimensions - 1, 0.0);
   }
-  std::vector<HostTensor> inputs = {MakeTensor(image_sizes, {1, 2, 3, 4}),
+  std::vector<HostTensor> inputs = {MakeTensor(image_sizes, row),
                                     MakeTensor(grid_sizes, coordinates)};
   return Interpret(*program, inputs).at(0).Values();
 }
@@ -75,6 +76,14 @@ TEST(GridSampler, OutOfRangeThereIsNothingOrZeroTimesItsWeight) {
   EXPECT_THAT(Read(kCuda, 3, kLinear, kZeros, places), Each(0));
   EXPECT_THAT(Read(kCuda, 2, kNearest, kZeros, places), Each(0));
   EXPECT_THAT(Read(kCuda, 2, kCubic, kZeros, places), Each(IsNan()));
+}
+
+// Amid two of the largest numbers (of the interpreter) each has a weight of 0.59, and their sum no
+// room. The border's rows are the same one with a weight of 0, by which sixteen products would be
+// 0.
+TEST(GridSampler, CubicSamplesAreSummedRowByRow) {
+  const double largest = std::numeric_limits<double>::max();
+  EXPECT_THAT(Read(kCpu, 2, kCubic, kBorder, {0}, {1, largest, largest, 1}), Each(IsNan()));
 }
 
 TEST(GridSampler, HasABatchOfTheImages) {
