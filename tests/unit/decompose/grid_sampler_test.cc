@@ -31,10 +31,9 @@ absl::StatusOr<compiler::Program> Lower(GraphBuilder& g) {
   return compiler::LowerGraph(*graph);
 }
 
-// What is read of the volume, or the image, of one row at these places of it.
+// What is read of the volume, or the image, 1, 2, 3, 4 in one row at these places of it.
 std::vector<double> Read(v1::DeviceType device, int dimensions, Mode mode, Padding padding,
-                         const std::vector<double>& places,
-                         const std::vector<double>& row = {1, 2, 3, 4}) {
+                         const std::vector<double>& places) {
   const int count = static_cast<int>(places.size());
   GraphBuilder g(device);
   Shape image(dimensions + 2, 1), grid(dimensions + 2, 1), results(dimensions + 2, 1);
@@ -54,7 +53,7 @@ std::vector<double> Read(v1::DeviceType device, int dimensions, Mode mode, Paddi
     coordinates.push_back(place);
     coordinates.insert(coordinates.end(), dimensions - 1, 0.0);
   }
-  std::vector<HostTensor> inputs = {MakeTensor(image_sizes, row),
+  std::vector<HostTensor> inputs = {MakeTensor(image_sizes, {1, 2, 3, 4}),
                                     MakeTensor(grid_sizes, coordinates)};
   return Interpret(*program, inputs).at(0).Values();
 }
@@ -78,12 +77,22 @@ TEST(GridSampler, OutOfRangeThereIsNothingOrZeroTimesItsWeight) {
   EXPECT_THAT(Read(kCuda, 2, kCubic, kZeros, places), Each(IsNan()));
 }
 
-// Amid two of the largest numbers (of the interpreter) each has a weight of 0.59, and their sum no
-// room. The border's rows are the same one with a weight of 0, by which sixteen products would be
-// 0.
+// Amid two of the largest numbers of one row each has a weight of 0.59, and their sum no room; by
+// both dimensions' weights at once, of 0.35, they would have.
 TEST(GridSampler, CubicSamplesAreSummedRowByRow) {
-  const double largest = std::numeric_limits<double>::max();
-  EXPECT_THAT(Read(kCpu, 2, kCubic, kBorder, {0}, {1, largest, largest, 1}), Each(IsNan()));
+  constexpr v1::DType kDouble = v1::DTYPE_FLOAT64;  // as the interpreter computes
+  GraphBuilder g;
+  const Ref x = g.Input({1, 1, 4, 4}, kDouble), at = g.Input({1, 1, 1, 2}, kDouble);
+  g.Output(g.Node("aten::grid_sampler_2d",
+                  {x, at, static_cast<int>(kCubic), static_cast<int>(kZeros), true},
+                  g.Meta({1, 1, 1, 1}, kDouble)));
+  const auto program = Lower(g);
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<double> image(16, 1);
+  image[5] = image[6] = std::numeric_limits<double>::max();
+  std::vector<HostTensor> inputs = {MakeTensor({1, 1, 4, 4}, image, kDouble),
+                                    MakeTensor({1, 1, 1, 2}, {0, 0}, kDouble)};
+  EXPECT_THAT(Interpret(*program, inputs).at(0).Values(), Each(kInfinity));
 }
 
 TEST(GridSampler, HasABatchOfTheImages) {
