@@ -85,6 +85,17 @@ def test_the_first_of_a_reply_stay(replies: list[requests_pb2.FindFramesReply]) 
     assert sorted(_fetched(store, 1)) == [0, 1]
 
 
+def test_the_latest_512_are_kept(replies: list[requests_pb2.FindFramesReply]) -> None:
+    store = FrameStore()
+    for first in (0, 300):
+        frames = [_stored(number, 1, 10) for number in range(first, first + 300)]
+        replies.append(requests_pb2.FindFramesReply(frames=frames))
+        store.find(ENVIRONMENT, (1).to_bytes(32, "big"), ())
+    kept = _fetched(store, 1)
+    assert len(kept) == 512
+    assert set(range(300, 600)) <= set(kept)
+
+
 def test_one_that_is_too_large_pushes_out_none(
     replies: list[requests_pb2.FindFramesReply],
 ) -> None:

@@ -31,6 +31,7 @@ _MOST_PENDING_USES = 256
 # Of frames, as they came; in memory they take some three times as much. They are for calls yet to
 # come, as of another shape; one that went is asked for again.
 _MOST_FETCHED_BYTES = 32 << 20
+_MOST_FETCHED = 512  # small ones take ten times their bytes
 
 Place = tuple[bytes, bytes]  # environment and code
 
@@ -77,7 +78,7 @@ class _Fetched:
         self._places.setdefault(place, {})[key] = frame
         self._sizes[place, key] = size
         self._bytes += size
-        while self._bytes > self._most_bytes:
+        while self._bytes > self._most_bytes or len(self._sizes) > _MOST_FETCHED:
             (oldest, gone), size = self._sizes.popitem(last=False)
             self._bytes -= size
             del self._places[oldest][gone]
@@ -102,8 +103,8 @@ class FrameStore:
     def fetched(
         self, environment: frame_pb2.FrameEnvironment, code: bytes
     ) -> dict[bytes, frame_pb2.Frame]:
-        """Frames of the code that have come, by their keys: of all of the process no more than 32
-        MiB, the latest."""
+        """Frames of the code that have come, by their keys: of the process's the latest 512, no more
+        than 32 MiB."""
         with self._lock:
             return self._fetched.of((environment.options, code))
 
