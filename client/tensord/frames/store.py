@@ -103,7 +103,7 @@ class FrameStore:
     def fetched(
         self, environment: frame_pb2.FrameEnvironment, code: bytes
     ) -> dict[bytes, frame_pb2.Frame]:
-        """Frames of the code that have come, by their keys: of the process's the latest 512, no more
+        """Frames of the code that have come, by their keys; a process keeps the latest 512, no more
         than 32 MiB."""
         with self._lock:
             return self._fetched.of((environment.options, code))
