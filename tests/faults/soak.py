@@ -5,10 +5,9 @@
 After the first third, in which caches fill, its memory grows by less than 1 MB an hour, as the
 slope of all samples says, and its descriptors not at all; the largest of its workers holds no more
 in the last third than in the middle one. Jobs, which compile a function anew with each call, keep
-little more of it than Dynamo itself. In runs of less than half an hour a slope
-says little: there the bound is what the last third holds beyond the middle one, and in those of
-less than five minutes caches still fill, clients may still connect, and nothing is old enough to be
-evicted.
+little more of it than Dynamo itself. In runs of less than half an hour a slope says little: there
+the bound is what the last third holds beyond the middle one, and in those of less than five minutes
+caches still fill, clients may still connect, and nothing is old enough to be evicted.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ KNOWN: tuple[Excuse, ...] = (
     Excuse(
         r"^cond\.simple\|float(32|64)\|special\|forward\|",
         r"^8 of 8 are too far off: at \[1, 0, 0\]",
-        "a branch by the sign of a sum with the largest number and the least in it, which is what"
+        "a branch by how large a sum is that has the largest number and the least in it: it is what"
         " was added behind the second of them, in whatever order",
     ),
     Excuse(

@@ -7,6 +7,7 @@ of Python between a frame's code and its kernels. Others are called from here.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 from collections.abc import Callable, Sequence
@@ -204,9 +205,7 @@ def _with_all(message: frame_pb2.GraphCall) -> frame_pb2.FrameProgram | None:
     frame's memory."""
     if not message.HasField("backward_with_all"):
         return None
-    program = frame_pb2.FrameProgram()
-    program.CopyFrom(message.backward_with_all)
-    return program
+    return copy.deepcopy(message.backward_with_all)
 
 
 def _layout_for_native(message: frame_pb2.TangentLayout) -> object:

@@ -48,7 +48,8 @@ def look_up(entered: Entered, call: Call) -> Found:
         return Found(eval_frame.leave_to_python())
     in_place = running().of(entered.code, call.owner)
     known = store().fetched(call.environment, entered.digest)
-    if (found := _first_that_serves(entered, call, known, in_place)) is not None:
+    latest_first = dict(reversed(known.items()))
+    if (found := _first_that_serves(entered, call, latest_first, in_place)) is not None:
         return found
     if not call.entry(entered.code) and has_no_tensors(entered):
         return Found(eval_frame.leave_to_python())

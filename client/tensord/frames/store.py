@@ -8,6 +8,7 @@ of many frames asks once.
 from __future__ import annotations
 
 import atexit
+import copy
 import logging
 import os
 import threading
@@ -44,46 +45,34 @@ class Reply:
     capture: int = 0
 
 
-def _alone(frame: frame_pb2.Frame) -> frame_pb2.Frame:
-    """A part of a message keeps the memory of all of it: of a reply, each frame in it."""
-    copy = frame_pb2.Frame()
-    copy.CopyFrom(frame)
-    return copy
-
-
 class _Fetched:
     """Frames of codes, the latest that came; not thread-safe."""
 
-    def __init__(self, most_bytes: int = _MOST_FETCHED_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self) -> None:
         self._bytes = 0
-        self._places: dict[Place, dict[bytes, frame_pb2.Frame]] = {}
-        self._sizes: OrderedDict[tuple[Place, bytes], int] = OrderedDict()  # the oldest first
+        # With sizes as they came; the oldest first.
+        self._frames: OrderedDict[tuple[Place, bytes], tuple[frame_pb2.Frame, int]] = OrderedDict()
 
     def of(self, place: Place) -> dict[bytes, frame_pb2.Frame]:
-        return dict(self._places.get(place, ()))
+        return {key: frame for (at, key), (frame, _) in self._frames.items() if at == place}
 
     def came_again(self, place: Place, key: bytes) -> bool:
         """Whether it is here, and from now on the latest."""
-        if (place, key) not in self._sizes:
+        if (place, key) not in self._frames:
             return False
-        self._sizes.move_to_end((place, key))
+        self._frames.move_to_end((place, key))
         return True
 
     def add(self, place: Place, key: bytes, frame: frame_pb2.Frame) -> None:
         """One that would push out all others is not kept."""
         size = frame.ByteSize()
-        if size > self._most_bytes or self.came_again(place, key):
+        if size > _MOST_FETCHED_BYTES or self.came_again(place, key):
             return
-        self._places.setdefault(place, {})[key] = frame
-        self._sizes[place, key] = size
+        self._frames[place, key] = frame, size
         self._bytes += size
-        while self._bytes > self._most_bytes or len(self._sizes) > _MOST_FETCHED:
-            (oldest, gone), size = self._sizes.popitem(last=False)
+        while self._bytes > _MOST_FETCHED_BYTES or len(self._frames) > _MOST_FETCHED:
+            _, (_, size) = self._frames.popitem(last=False)
             self._bytes -= size
-            del self._places[oldest][gone]
-            if not self._places[oldest]:
-                del self._places[oldest]
 
 
 class FrameStore:
@@ -103,8 +92,8 @@ class FrameStore:
     def fetched(
         self, environment: frame_pb2.FrameEnvironment, code: bytes
     ) -> dict[bytes, frame_pb2.Frame]:
-        """Frames of the code that have come, by their keys; a process keeps the latest 512, no more
-        than 32 MiB."""
+        """Frames of the code that have come, by their keys, the latest last; a process keeps
+        512, no more than 32 MiB."""
         with self._lock:
             return self._fetched.of((environment.options, code))
 
@@ -130,13 +119,14 @@ class FrameStore:
         reply: requests_pb2.FindFramesReply = rpc.client().call(
             "FindFrames", request, WAIT_S + _FIND_TIMEOUT_S
         )
-        found = {stored.key: _alone(stored.frame) for stored in reply.frames}
+        # Copies: a part of a message keeps the memory of all of it, here of the whole reply.
+        found = {stored.key: copy.deepcopy(stored.frame) for stored in reply.frames}
         with self._lock:
             # The last of a reply are those that are used least.
             for stored in reversed(reply.following):
                 place = (environment.options, stored.frame.code.digest)
                 if not self._fetched.came_again(place, stored.key):
-                    self._fetched.add(place, stored.key, _alone(stored.frame))
+                    self._fetched.add(place, stored.key, copy.deepcopy(stored.frame))
             for key, frame in reversed(found.items()):
                 self._fetched.add((environment.options, frame.code.digest), key, frame)
         return Reply(found, reply.capture)
