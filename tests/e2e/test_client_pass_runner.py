@@ -280,14 +280,35 @@ def test_sizes_may_be_written_otherwise() -> None:
     assert runner.run([_pass(spreads)], "joint", empty).changes == {"spreads": 1}
 
 
-def test_what_different_sizes_are_for_example() -> None:
+def test_a_symbol_may_have_become_a_constant() -> None:
+    """Strides of a dimension of size 1 say nothing, however the 1 is written."""
+    n, m = _sizes(torch.zeros(1, 6), specialize_zero_one=False)
+    module = _graph()
+    result = module.graph.output_node().args[0]
+    result.meta["val"] = torch.empty_strided((n, m), (m, 1), device="meta")
+    assert n == 1 and not isinstance(result.meta["val"].shape[0], int)
+
+    def writes_a_number(module: fx.GraphModule) -> int:
+        result.meta["val"] = torch.empty_strided((1, m), (7, 1), device="meta")
+        return 1
+
+    outcome = runner.run([_pass(writes_a_number)], "joint", module)
+    assert outcome.changes == {"writes_a_number": 1}
+
+
+def _sizes(tensor: Tensor, **settings: bool) -> torch.Size:
+    """Its sizes, each a symbol of a ShapeEnv with `settings`."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
     from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext as Context
 
-    mode = FakeTensorMode(shape_env=ShapeEnv())
-    sizes = Context(dynamic_sizes=[DimDynamic.DYNAMIC] * 2)
-    n, m = mode.from_tensor(torch.zeros(4, 4), symbolic_context=sizes).shape
+    mode = FakeTensorMode(shape_env=ShapeEnv(**settings))
+    sizes = Context(dynamic_sizes=[DimDynamic.DYNAMIC] * tensor.dim())
+    return mode.from_tensor(tensor, symbolic_context=sizes).shape
+
+
+def test_what_different_sizes_are_for_example() -> None:
+    n, m = _sizes(torch.zeros(4, 4))
     sample_of = torch_compat.sample_of
     assert sample_of(n) != sample_of(m)
     assert sample_of(n * m) != sample_of(n * n)

@@ -228,12 +228,12 @@ def _described(value: Any, strided: bool, size_as: Callable[[Any], Any] = lambda
     kind = f"{value.dtype} {tuple(map(size_as, value.shape))} on {value.device}"
     if value.layout is not torch.strided:
         return f"{kind}, {value.layout}"
-    known = [size for size in value.shape if isinstance(size, int)]
-    if not strided or 0 in known:
+    sizes = [str(size) for size in value.shape]  # a constant may come as a symbolic number, too
+    if not strided or "0" in sizes:
         return kind
     # Strides of dimensions of size 1 say nothing, and none where there is no element.
-    sizes = zip(value.shape, value.stride(), strict=True)
-    strides = [size_as(d) for n, d in sizes if not (isinstance(n, int) and n == 1)]
+    pairs = zip(sizes, value.stride(), strict=True)
+    strides = [size_as(stride) for size, stride in pairs if size != "1"]
     return f"{kind}, strides {strides}"
 
 
