@@ -7,6 +7,7 @@ import functools
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -226,6 +227,25 @@ def test_what_a_model_does_when_compiled_alone_is_upstream() -> None:
     ours["gradient of linear.bias"] = ours["gradient of linear.bias"] * 1.01
     assert not is_upstream(built, train_once, result, ours)
     assert "from its results: gradient of linear.bias" in result["aot_eager"]
+    assert not is_upstream(built, train_once, {**result, "status": "failed"}, ours)
+
+
+def test_where_aot_eager_fails_the_captured_graphs_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(built: catalogue.Built, work: Any, backend: str) -> Any:
+        if backend == "aot_eager":
+            return {"status": "failed", "cause": "RuntimeError: its own"}, {}
+        return run_once(built, work, backend)
+
+    torch.manual_seed(0)
+    built = catalogue.Built(AsksWhetherItIsCompiled(), {"x": torch.randn(4, 4)})
+    result, ours = run_once(built, train_once, "eager")
+    monkeypatch.setattr("zoo.check.run_once", run)
+    assert is_upstream(built, train_once, result, ours)
+    assert result["aot_eager"] == "failed RuntimeError: its own"
+    ours["gradient of linear.bias"] = ours["gradient of linear.bias"] * 1.01
+    result["cause"] = "loss: another cause"
+    assert not is_upstream(built, train_once, result, ours)
+    assert "from its results: gradient of linear.bias" in result["eager"]
     assert not is_upstream(built, train_once, {**result, "status": "failed"}, ours)
 
 

@@ -202,19 +202,37 @@ def is_upstream(
 ) -> bool:
     """True where torch's own backend aot_eager does the same: it fails for the same cause, or
     differs from eager too and gives what we give. (A model may ask whether it is being compiled,
-    and leave out its mask in eager alone.) Notes in `result` what it does."""
-    other, theirs = run_once(built, work, "aot_eager")
-    result["aot_eager"] = f"{other['status']} {other['cause']}".strip()
+    and leave out its mask in eager alone.) Where aot_eager fails and we do not, the graphs that
+    were captured, run in eager, say whether they are another program. Notes in `result` what the
+    others do."""
+    theirs = _does_the_same(built, work, result, ours, "aot_eager")
+    if theirs["status"] == "failed" and result["status"] == "wrong":
+        theirs = _does_the_same(built, work, result, ours, "eager")
+    return bool(theirs["same"])
+
+
+def _does_the_same(
+    built: Built,
+    work: Callable[..., dict[str, Tensor]],
+    result: Json,
+    ours: dict[str, Tensor],
+    backend: str,
+) -> Json:
+    """The status of another backend, and under "same" whether it ends as we do."""
+    other, theirs = run_once(built, work, backend)
+    result[backend] = f"{other['status']} {other['cause']}".strip()
+    other["same"] = False
     if other["status"] != result["status"]:
-        return False
+        return other
     if group_of(other["cause"]) == group_of(result["cause"]):
-        return True
+        other["same"] = True
+        return other
     try:
         compare(ours, theirs, None)
+        other["same"] = result["status"] == "wrong"
     except DifferentError as error:
-        result["aot_eager"] += f"; from its results: {error}"
-        return False
-    return result["status"] == "wrong"
+        result[backend] += f"; from its results: {error}"
+    return other
 
 
 def check(name: str, device: str = "cpu", note: Callable[[Json], None] = lambda said: None) -> Json:
