@@ -167,16 +167,12 @@ def run_tasks(
         for thread in threads:
             left = deadline + grace - time.monotonic()
             thread.join(max(0.0, left) if math.isfinite(left) else None)
-        for worker in workers:
-            worker.kill()
-        for thread in threads:
-            thread.join()
-    except BaseException:
-        for worker in workers:
-            worker.kill()
-        raise
     finally:
+        for worker in workers:
+            worker.kill()
         signal.signal(signal.SIGTERM, before)
+    for thread in threads:
+        thread.join()
     if errors:
         raise errors[0]
     return waiting.qsize() + len(unfinished)
