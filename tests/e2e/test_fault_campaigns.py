@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import warm_python
 from long_cases import long_but
 
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
 
 from disk import Call, Disk  # noqa: E402
+from rounding import is_right  # noqa: E402
 
 SLICES = {
     "kills": "--count 3 --clients 4",
@@ -65,6 +67,15 @@ def test_every_campaign_has_a_slice() -> None:
         if "campaign.main(" in path.read_text()
     }
     assert commands == set(SLICES)
+
+
+def test_a_job_allows_for_eagers_own_roundings() -> None:
+    exact = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    eager = torch.tensor([1e-5, 1.0])
+    assert is_right(torch.tensor([-3e-6, 1.0]), eager, exact)
+    assert not is_right(torch.tensor([6e-5, 1.0]), eager, exact)
+    assert not is_right(torch.tensor([-3e-6, 1.0]), eager, eager.double())
+    assert not is_right(torch.tensor([float("nan"), 1.0]), eager, exact)
 
 
 # -- the model of a disk --------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import rounding
 import tensord
 import torch
 from tensord.wire import rpc
@@ -61,8 +62,9 @@ def compare(number: int, outcome: Outcome) -> None:
     except Exception as error:
         outcome.errors.append(f"{type(error).__name__}: {error}")
         return
-    if not torch.allclose(got, f(x), rtol=1e-4, atol=1e-5):
-        outcome.wrong.append(f"function {number}: {(got - f(x)).abs().max()}")
+    eager = f(x)
+    if not rounding.is_right(got, eager, f(x.double())):
+        outcome.wrong.append(f"function {number}: {(got - eager).abs().max()}")
 
 
 def work(outcome: Outcome, ends: Callable[[], bool], draw: random.Random, known: int) -> None:
