@@ -107,9 +107,7 @@ def main() -> int:
     frames = "1" if args.served else "0"
     tasks = [{"name": name, "device": args.device, "frames": frames} for name in waiting]
     with PrivateDaemon():
-        left = run_tasks(
-            tasks, work, command, args.jobs, deadline, RENEW_AFTER, GRACE_SECONDS
-        )
+        left = run_tasks(tasks, work, command, args.jobs, deadline, RENEW_AFTER, GRACE_SECONDS)
     latest = {line["name"]: line for line in results.lines if line["name"] in names}
     print(report.summary(list(latest.values())))
     if args.served:
