@@ -221,17 +221,15 @@ def _does_the_same(
     """The status of another backend, and under "same" whether it ends as we do."""
     other, theirs = run_once(built, work, backend)
     result[backend] = f"{other['status']} {other['cause']}".strip()
-    other["same"] = False
-    if other["status"] != result["status"]:
-        return other
-    if group_of(other["cause"]) == group_of(result["cause"]):
-        other["same"] = True
-        return other
-    try:
-        compare(ours, theirs, None)
-        other["same"] = result["status"] == "wrong"
-    except DifferentError as error:
-        result[backend] += f"; from its results: {error}"
+    other["same"] = other["status"] == result["status"]
+    if other["same"] and other["status"] == "failed":
+        other["same"] = group_of(other["cause"]) == group_of(result["cause"])
+    elif other["same"]:
+        try:
+            compare(ours, theirs, None)
+        except DifferentError as error:
+            other["same"] = False
+            result[backend] += f"; from its results: {error}"
     return other
 
 
