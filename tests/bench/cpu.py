@@ -36,18 +36,15 @@ import report
 import service
 import torch
 from private_daemon import ROOT, PrivateDaemon
+from results import tensors_of
 from timing import compare
 
 BACKENDS = ("inductor", "tensord")
 COLD_MODEL, COLD_KERNEL = "BERT, 4 layers", kernel_cases.CASES[1].name
 
 
-def _tensors(result: Any) -> list[torch.Tensor]:
-    return [result] if isinstance(result, torch.Tensor) else list(result)
-
-
 def _close(got: Any, wanted: Any, tolerance: float) -> None:
-    for a, b in zip(_tensors(got), _tensors(wanted), strict=True):
+    for a, b in zip(tensors_of(got), tensors_of(wanted), strict=True):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 

@@ -20,7 +20,9 @@ from collections.abc import Callable
 from typing import Any
 
 import gpu_device
+import results
 import torch
+from gpu_report import first_line
 from private_daemon import PrivateDaemon
 from timing import compare
 from torch import Tensor
@@ -82,16 +84,15 @@ CASES = (
 
 def _arguments(case: Case, device: gpu_device.CpuDevice) -> tuple[list[Tensor], Any]:
     """Query, key and value, and the mask's blocks."""
-    length = case.length
     dtype = torch.float32 if device.small else torch.bfloat16
     tensors = [
-        torch.randn(case.batch, heads, length, case.width, device=device.name, dtype=dtype)
+        torch.randn(case.batch, heads, case.length, case.width, device=device.name, dtype=dtype)
         for heads in (case.heads, case.heads_of_keys, case.heads_of_keys)
     ]
     if case.mask is None:
         return tensors, None
-    blocks = create_block_mask(case.mask, None, None, length, length, device=device.name)
-    return tensors, blocks
+    sizes = (None, None, case.length, case.length)
+    return tensors, create_block_mask(case.mask, *sizes, device=device.name)
 
 
 def _run(
@@ -106,25 +107,15 @@ def _run(
     return out.detach(), *torch.autograd.grad(out, leaves, out.detach())
 
 
-def _check(case: Case, results: dict[str, tuple[Tensor, ...]]) -> list[str]:
-    wanted = results[BACKENDS[0]]
-    problems = []
-    for number, (a, b) in enumerate(zip(results[BACKENDS[1]], wanted, strict=True)):
-        error = ((a.float() - b.float()).abs().max() / b.float().abs().max()).item()
-        if not error <= TOLERANCE:
-            problems.append(f"{case.name}: result {number} is off by {error:.3g}")
-    return problems
-
-
 def measure(case: Case, device: gpu_device.CpuDevice, rounds: int) -> list[str]:
     """Prints a line of forward and one of training; gives what is wrong."""
     problems = []
     tensors, blocks = _arguments(case, device)
     for training in (False,) if device.small else (False, True):
+        torch._dynamo.reset()
         runs: dict[str, Callable[[], Any]] = {}
-        results = {}
+        wanted = None
         for backend in BACKENDS:
-            torch._dynamo.reset()
             of_scores = functools.partial(
                 flex_attention,
                 score_mod=case.score,
@@ -133,14 +124,14 @@ def measure(case: Case, device: gpu_device.CpuDevice, rounds: int) -> list[str]:
             compiled = torch.compile(of_scores, backend=backend, dynamic=False)
             run = functools.partial(_run, compiled, tensors, blocks, training)
             try:
-                results[backend] = run()
+                got = run()
                 runs[backend] = run
+                if wanted is not None:
+                    results.check(got, wanted, TOLERANCE)
+                wanted = got
             except Exception as error:
-                text = str(error).strip().split("\n")[0]
-                problems.append(f"{case.name}, {backend}: {type(error).__name__}: {text}")
-        if len(runs) == len(BACKENDS):
-            problems += _check(case, results)
-        results.clear()
+                problems.append(f"{case.name}, {backend}: {first_line(error)}")
+        got = wanted = None  # no part of the peaks
         if not runs:
             continue
         times = compare(runs, rounds, 0.05, device.step_seconds)

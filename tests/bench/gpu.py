@@ -43,6 +43,7 @@ import gpu_models
 import gpu_report
 import kernel_cases
 import report
+import results
 import torch
 from gpu_device import Budget, CpuDevice
 from private_daemon import ROOT, PrivateDaemon
@@ -156,19 +157,6 @@ class Bench:
         return compare(runs, self.args.rounds, sample, measure, self.budget.over, warm)
 
 
-def _tensors(result: Any) -> list[torch.Tensor]:
-    return [result] if isinstance(result, torch.Tensor) else list(result)
-
-
-def _check(got: Any, wanted: Any, tolerance: float) -> None:
-    """Compares as a share of the largest magnitude: dtypes are narrow, sums are long."""
-    for a, b in zip(_tensors(got), _tensors(wanted), strict=True):
-        scale = max(b.abs().max().item(), 1e-6)
-        error = (a.float() - b.float()).abs().max().item() / scale
-        if not error <= tolerance:
-            raise AssertionError(f"off by {error:.3g} of the largest value")
-
-
 def _compiled_stats() -> dict[str, Any]:
     import tensord
 
@@ -202,7 +190,7 @@ def _kernel_times(bench: Bench, case: gpu_kernels.GpuKernel, entry: dict[str, An
     arguments = case.arguments(device.name, device.small)
     runs = {"eager": gpu_kernels.runner(case, case.function, arguments)}
     with torch.no_grad():
-        moved = case.moved(arguments, tuple(_tensors(case.function(*arguments))))
+        moved = case.moved(arguments, tuple(results.tensors_of(case.function(*arguments))))
     for name, told in bench.without_graphs().items():
         with bench.attempt(entry, name):
             compiled = _compile(case.function, told)
@@ -211,7 +199,7 @@ def _kernel_times(bench: Bench, case: gpu_kernels.GpuKernel, entry: dict[str, An
             if "dropout" not in case.name:
                 # Gradients belong to the weights of their own runner.
                 one = compiled(*arguments) if case.grad else result
-                _check(one, case.function(*arguments), 2e-2)
+                results.check(one, case.function(*arguments), 2e-2)
             if name == "tensord":
                 entry["stats"] = _compiled_stats()
             runs[name] = run

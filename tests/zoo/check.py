@@ -205,10 +205,10 @@ def is_upstream(
     and leave out its mask in eager alone.) Where aot_eager fails and we do not, the graphs that
     were captured, run in eager, say whether they are another program. Notes in `result` what the
     others do."""
-    theirs = _does_the_same(built, work, result, ours, "aot_eager")
-    if theirs["status"] == "failed" and result["status"] == "wrong":
-        theirs = _does_the_same(built, work, result, ours, "eager")
-    return bool(theirs["same"])
+    status, same = _does_the_same(built, work, result, ours, "aot_eager")
+    if status == "failed" and result["status"] == "wrong":
+        _, same = _does_the_same(built, work, result, ours, "eager")
+    return same
 
 
 def _does_the_same(
@@ -217,20 +217,21 @@ def _does_the_same(
     result: Json,
     ours: dict[str, Tensor],
     backend: str,
-) -> Json:
-    """The status of another backend, and under "same" whether it ends as we do."""
+) -> tuple[str, bool]:
+    """The status of another backend, and whether it ends as we do."""
     other, theirs = run_once(built, work, backend)
-    result[backend] = f"{other['status']} {other['cause']}".strip()
-    other["same"] = other["status"] == result["status"]
-    if other["same"] and other["status"] == "failed":
-        other["same"] = group_of(other["cause"]) == group_of(result["cause"])
-    elif other["same"]:
-        try:
-            compare(ours, theirs, None)
-        except DifferentError as error:
-            other["same"] = False
-            result[backend] += f"; from its results: {error}"
-    return other
+    status = other["status"]
+    result[backend] = f"{status} {other['cause']}".strip()
+    if status != result["status"]:
+        return status, False
+    if status == "failed":
+        return status, group_of(other["cause"]) == group_of(result["cause"])
+    try:
+        compare(ours, theirs, None)
+    except DifferentError as error:
+        result[backend] += f"; from its results: {error}"
+        return status, False
+    return status, True
 
 
 def check(name: str, device: str = "cpu", note: Callable[[Json], None] = lambda said: None) -> Json:
