@@ -209,7 +209,10 @@ const TensorType& Call::result(int i) const {
 }
 
 const TensorType& Call::argument_type(std::string_view name) const {
-  const ArgumentValue& arg = argument(name);
+  return type_of(argument(name));
+}
+
+const TensorType& Call::type_of(const ArgumentValue& arg) const {
   TENSORD_CHECK(arg.kind == ArgumentValue::kValue, Describe(node_));
   return graph_.TypeOf(arg.value, arg.output);
 }

@@ -67,6 +67,7 @@ class Call {
   // The layout that eager gives to result `i`, and to the tensor that is an argument.
   const TensorType& result(int i = 0) const;
   const TensorType& argument_type(std::string_view name) const;
+  const TensorType& type_of(const ArgumentValue& arg) const;  // of a kValue
 
   // Whether code that this call was lowered to holds for one value of a symbolic argument only.
   bool needs_constant() const { return needs_constant_; }

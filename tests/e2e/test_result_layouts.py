@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -122,6 +123,45 @@ def test_zeros_lie_as_what_they_replace() -> None:
 
     run = torch.compile(function, backend="tensord", fullgraph=True)
     _check(run(), function(), ["columns", "rows"])
+
+
+def test_indices_decide_where_a_size_of_one_does_not() -> None:
+    operands = [
+        torch.randn(sizes).permute(order)
+        for sizes, order in (
+            ((16, 16, 1), (2, 1, 0)),
+            ((16, 16, 1), (2, 0, 1)),
+            ((4, 3, 2, 1), (3, 1, 2, 0)),
+            ((4, 1, 3, 5), (3, 1, 0, 2)),
+            ((2, 3, 4, 1, 5), (3, 1, 4, 0, 2)),
+        )
+    ]
+
+    def function() -> list[Tensor]:
+        results = []
+        for x in operands:
+            for dim in range(x.dim()):
+                rows: list[Any] = [slice(None)] * x.dim()
+                rows[dim] = torch.arange(3) % x.size(dim)
+                results.append(x[tuple(rows)])
+                rows[-1] = torch.arange(2)[:, None] % x.size(-1)
+                results.append(x[tuple(rows)])
+        return results
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    theirs = function()
+    _check(run(), theirs, [f"result {number}" for number in range(len(theirs))])
+
+
+def test_rows_are_summed_as_in_eager() -> None:
+    """A product of one row has its stride, too: by it the library chooses how to sum."""
+    column, x, row = torch.randn(17000, 1), torch.randn(1, 1, 1, 1), torch.randn(17000)
+
+    def function() -> list[Tensor]:
+        return [torch.hypot(x + 1, row) @ torch.minimum(column, x)]
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    assert torch.equal(run()[0], function()[0])
 
 
 BATCH_NORMS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -90,6 +90,7 @@ def result_layouts(whole: Collection[str]) -> dict[Any, Function]:
         **{op: _batch_norm(op, otherwise(op)) for op in _BATCH_NORMS},
         aten._fft_c2c.default: _fft_c2c(otherwise(aten._fft_c2c.default)),
         aten._fft_c2r.default: _fft_c2r(otherwise(aten._fft_c2r.default)),
+        aten.index.Tensor: _index(otherwise(aten.index.Tensor)),
         aten.zero.default: _zero,
     }
 
@@ -178,6 +179,39 @@ def _row_major(
         return call(*(x.contiguous() if n in which else x for n, x in enumerate(operands)), **rest)
 
     return _above(op, otherwise, arranged)
+
+
+def _index(otherwise: Function) -> Function:
+    """Where no stride of the operand says which of two dimensions is the outer one, the indices do,
+    whose sizes of 1 have strides, too; torch declares what the operand alone says."""
+
+    def arranged(call: Function, x: Tensor, indices: list[Tensor | None]) -> Any:
+        places = [index for index in indices if index is not None]
+        whole_numbers = not any(i.dtype in (torch.bool, torch.uint8) for i in places)
+        if not whole_numbers or torch_compat.depends_on_data((x, *places)):
+            return otherwise(x, indices)
+        by = [dim for dim, index in enumerate(indices) if index is not None]
+        others = [dim for dim in range(x.dim()) if dim not in by]
+        if not any(str(x.shape[dim]) == "1" for dim in others):
+            return otherwise(x, indices)
+        are_neighbours = by == list(range(by[0], by[0] + len(by)))
+        before = [dim for dim in others if are_neighbours and dim < by[0]]
+        after = others[len(before) :]
+        shape = torch.broadcast_shapes(*(index.shape for index in places))
+
+        def around(of_places: Iterable[Any], of: Callable[[int], Any]) -> list[Any]:
+            return [*map(of, before), *of_places, *map(of, after)]
+
+        whole = around(shape, x.size)
+        source = x.as_strided(whole, around([0] * len(shape), x.stride))
+        alone = around(shape, lambda _: 1)
+        wide = [index.expand(shape).reshape(alone).expand(whole) for index in places]
+        order = torch_compat.pointwise_order(source, *wide)
+        if order == torch_compat.pointwise_order(source):
+            return otherwise(x, indices)
+        return _back(call(x, indices).permute(order).contiguous(), order)
+
+    return _above(aten.index.Tensor, otherwise, arranged)
 
 
 def _batch_norm(op: torch._ops.OpOverload, otherwise: Function) -> Function:

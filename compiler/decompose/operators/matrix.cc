@@ -12,6 +12,15 @@
 namespace tensord::compiler {
 namespace {
 
+// An operand. The stride of a size of 1 is the captured one: it says nothing of the elements, but to
+// libraries how to sum.
+Tensor OperandOf(Builder& b, const Call& call, const ArgumentValue& arg) {
+  const Tensor t = call.tensor_of(arg);
+  const TensorType& type = call.type_of(arg);
+  return t.sizes() == type.sizes && HasStrides(t, type.strides) ? WithStrides(b, t, type.strides)
+                                                                : t;
+}
+
 // The operator's out= overload with the captured arguments.
 Results CallOut(Builder& b, const Call& call, const Sizes& sizes) {
   const Node& node = call.node();
@@ -22,7 +31,7 @@ Results CallOut(Builder& b, const Call& call, const Sizes& sizes) {
       args.push_back(ScalarArg(node.args[i]));
       continue;
     }
-    const Tensor t = call.tensor_of(node.args[i]);
+    const Tensor t = OperandOf(b, call, node.args[i]);
     if (dtype == v1::DTYPE_UNSPECIFIED) dtype = t.dtype();
     if (t.dtype() != dtype) {
       return absl::InvalidArgumentError(
