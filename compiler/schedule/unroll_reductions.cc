@@ -37,7 +37,16 @@ void Unroll(LoopOp* op, Op combine, int64_t terms) {
   Block unrolled;
   int symbols = 0;
   for (const Inst& inst : op->block.insts) symbols += inst.kind == InstKind::kIndirect ? 1 : 0;
+  const auto add = [&](Inst inst) {
+    inst.dtype = op->block.insts[reduction.value].dtype;
+    unrolled.insts.push_back(std::move(inst));
+    return static_cast<int>(unrolled.insts.size()) - 1;
+  };
+  // Sums of floats begin with 0, as eager's: none is -0.
   int total = -1;
+  if (combine == Op::k_add && IsFloating(op->block.insts[reduction.value].dtype)) {
+    total = add({.kind = InstKind::kConstant});
+  }
   for (int64_t term = 0; term < terms; ++term) {
     sym::Substitution loops;
     int64_t rest = term;
@@ -52,11 +61,7 @@ void Unroll(LoopOp* op, Op combine, int64_t terms) {
       total = value;
       continue;
     }
-    unrolled.insts.push_back({.kind = InstKind::kCompute,
-                              .op = combine,
-                              .dtype = unrolled.insts[value].dtype,
-                              .args = {total, value}});
-    total = static_cast<int>(unrolled.insts.size()) - 1;
+    total = add({.kind = InstKind::kCompute, .op = combine, .args = {total, value}});
   }
   op->block = std::move(unrolled);
   op->stores.push_back({reduction.results[0], reduction.indices[0], total});

@@ -39,7 +39,6 @@ CallLease::CallLease(const TensordProgram& program) {
   state.handles.assign(program.buffers.size(), nullptr);
   state.device_index = -1;
   state.has_standalone_room = false;
-  state.realigned.clear();
   if (state.words.size() < program.max_launch_words) state.words.resize(program.max_launch_words);
   if (state.pointers.size() < program.max_launch_buffers) {
     state.pointers.resize(program.max_launch_buffers);
@@ -52,6 +51,10 @@ CallLease::~CallLease() {
     if (handle != nullptr) state_->torch->delete_tensor(handle);
   }
   state_->handles.clear();
+  for (const AlignedCopy& copy : state_->realigned) {
+    if (copy.tensor != nullptr) state_->torch->delete_tensor(copy.tensor);
+  }
+  state_->realigned.clear();
   if (!state_->program->reuses_workspace || state_->workspace_size > kMaxKeptWorkspace) {
     DropWorkspace(*state_);
   }

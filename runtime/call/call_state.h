@@ -19,6 +19,12 @@ namespace tensord::runtime {
 struct CudaDriver;
 struct CuStreamOpaque;
 
+// What kernels have in place of an input whose address is not aligned.
+struct AlignedCopy {
+  uint32_t buffer;          // on the input
+  Handle tensor = nullptr;  // owned; null where it is the buffer's handle: calls have it, too
+};
+
 struct CallState {
   ~CallState();
 
@@ -39,7 +45,7 @@ struct CallState {
   std::vector<Handle> handles;          // per buffer: owned by this call, or null
   std::vector<void*> pointers;          // of one CPU launch
   std::vector<uint64_t> words;          // of one CUDA launch: its kernel's parameter
-  std::vector<uint32_t> realigned;      // buffers on inputs, whose handle is a copy (align.h)
+  std::vector<AlignedCopy> realigned;   // of inputs (align.h)
   std::vector<TensordValue> arguments;  // of one operator call
 
   Handle workspace_tensor = nullptr;  // bytes; kept for the thread's next call where that is safe

@@ -217,6 +217,11 @@ void FreeBuffer(CallState& state, uint32_t buffer) {
   };
   for (uint32_t view : state.program->buffers[buffer].views) drop(view);
   drop(buffer);
+  std::erase_if(state.realigned, [&](const AlignedCopy& copy) {
+    if (copy.buffer != buffer) return false;
+    if (copy.tensor != nullptr) state.torch->delete_tensor(copy.tensor);
+    return true;
+  });
 }
 
 void ReleaseInput(CallState& state, uint32_t buffer) {
@@ -241,7 +246,7 @@ TensordError GetTensor(CallState& state, uint32_t buffer, Handle* tensor) {
     state.handles[buffer] = *tensor;
     return TENSORD_OK;
   }
-  Handle root_tensor = state.handles[plan.root];  // of an input: a copy that is aligned
+  Handle root_tensor = state.handles[plan.root];  // of an input that is written: an aligned copy
   if (root.storage == Storage::kInput && root_tensor == nullptr) {
     root_tensor = state.inputs[root.source].tensor;
   }
@@ -281,6 +286,14 @@ bool LiesInWorkspace(const CallState& state, Handle result) {
          std::any_of(standalone.begin(), standalone.end(), in_standalone);
 }
 
+// Whether kernels can read it where it is; it may be a view of an argument.
+bool IsAligned(const CallState& state, uint32_t buffer, Handle result) {
+  void* data = nullptr;
+  return !state.program->buffers[buffer].in_launch ||
+         (state.torch->get_data_ptr(result, &data) == 0 &&
+          (reinterpret_cast<uintptr_t>(data) & (state.program->input_alignment - 1)) == 0);
+}
+
 TensordError TakeResult(CallState& state, uint32_t buffer, Handle result, const std::string& node) {
   const Torch& torch = *state.torch;
   bool defined = false;
@@ -294,7 +307,8 @@ TensordError TakeResult(CallState& state, uint32_t buffer, Handle result, const 
   bool same_strides = false;
   TensordError code = CheckResult(state, buffer, result, node, &same_strides);
   const bool fresh = plan.storage == Storage::kExtern && state.handles[buffer] == nullptr;
-  if (code == TENSORD_OK && fresh && same_strides && !LiesInWorkspace(state, result)) {
+  if (code == TENSORD_OK && fresh && same_strides && !LiesInWorkspace(state, result) &&
+      IsAligned(state, buffer, result)) {
     return Adopt(state, buffer, result);
   }
   if (code == TENSORD_OK && fresh) code = AllocateBuffer(state, buffer);

@@ -28,6 +28,17 @@ class Tensor {
   Handle handle_ = nullptr;
 };
 
+bool IsWritten(const TensordProgram& program, uint32_t root) {
+  return std::ranges::any_of(program.written_inputs, [&](uint32_t number) {
+    return program.buffers[number].root == root;
+  });
+}
+
+bool IsRealigned(const CallState& state, uint32_t root) {
+  return std::ranges::any_of(state.realigned,
+                             [&](const AlignedCopy& copy) { return copy.buffer == root; });
+}
+
 int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 TensordError AlignInput(CallState& state, uint32_t number) {
@@ -57,8 +68,8 @@ TensordError AlignInput(CallState& state, uint32_t number) {
   if (torch.get_data_ptr(copy.get(), &data) != 0) {
     return TorchFailed(torch, "cannot reach an input's data");
   }
-  state.handles[number] = copy.release();
-  state.realigned.push_back(number);
+  AlignedCopy& aligned = state.realigned.emplace_back(number);
+  (IsWritten(*state.program, number) ? state.handles[number] : aligned.tensor) = copy.release();
   SetAddress(state, number, static_cast<char*>(data));
   return TENSORD_OK;
 }
@@ -102,11 +113,9 @@ TensordError RestoreInputs(CallState& state) {
   const NoGrad no_grad(*state.torch, true);
   for (uint32_t number : state.program->written_inputs) {
     const uint32_t root = state.program->buffers[number].root;
-    if (std::ranges::find(state.realigned, root) != state.realigned.end()) {
-      TENSORD_TRY(CopyBack(state, number));
-    }
+    if (IsRealigned(state, root)) TENSORD_TRY(CopyBack(state, number));
   }
-  for (uint32_t number : state.realigned) FreeBuffer(state, number);
+  while (!state.realigned.empty()) FreeBuffer(state, state.realigned.back().buffer);
   return TENSORD_OK;
 }
 

@@ -9,10 +9,11 @@
 namespace tensord::runtime {
 
 // Copies every misaligned input that a kernel takes, with all that its views reach, and has the
-// buffer's address and tensor be the copy's. Lists them in the state's `realigned`.
+// buffer's address be the copy's. Calls have the input itself, by whose place in its memory some
+// count (as_strided); where it is written, the copy. Lists them in the state's `realigned`.
 TensordError AlignInputs(CallState& state);
 
-// After the last step: copies back what was written, and has the buffers be the inputs again.
+// After the last step: copies back what was written, and frees the copies.
 TensordError RestoreInputs(CallState& state);
 
 }  // namespace tensord::runtime

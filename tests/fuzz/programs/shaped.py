@@ -97,6 +97,10 @@ def _part(d: Draw) -> str:
     kind = d.rng.choice(["split", "chunk", "unbind", "tensor_split", "sizes"])
     if kind == "unbind" and size > _MOST_UNBOUND:
         kind = "split"
+    if kind in ("chunk", "tensor_split"):
+        piece = min(piece, _MOST_UNBOUND)
+    elif kind == "split":
+        piece = max(piece, size // _MOST_UNBOUND)
     if kind == "sizes":
         return f"{x}.split([{piece}, {size - piece}], {dim})[{d.rng.randint(0, 1)}]"
     argument = {"unbind": ""}.get(kind, f"{piece}, ")

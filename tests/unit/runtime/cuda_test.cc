@@ -276,6 +276,39 @@ TEST_F(RuntimeCuda, MisalignedInputsAreCopied) {
   testing::Delete(x);
 }
 
+// Some count from the start of their argument's memory (as_strided), and give a view of it.
+TEST_F(RuntimeCuda, CallsHaveMisalignedInputsThemselvesAndKernelsAlignedResults) {
+  v1::Artifact artifact = Parse(Plan());
+  v1::Buffer* seen = artifact.add_buffers();
+  *seen->mutable_meta() = artifact.buffers(0).meta();
+  seen->set_extern_result(true);
+  v1::ExternCall* call = artifact.add_steps()->mutable_call();
+  call->set_op("tensord::call_back");
+  call->add_args()->mutable_value()->set_value(0);
+  call->add_results(4);
+  *artifact.add_steps()->mutable_launch() = artifact.steps(1).launch();
+  artifact.mutable_steps(3)->mutable_launch()->set_buffers(0, 4);
+  const TensordOperatorFn view = [](void* given, const TensordOperatorCall* request) {
+    *static_cast<TensordTensor*>(given) = request->args[0].tensor;
+    const int64_t size = kCount, stride = 1;
+    return aoti_torch__reinterpret_tensor(request->args[0].tensor, 1, &size, &stride, 0,
+                                          &request->results[0]);
+  };
+  TensordTensor given = nullptr;
+  tensord_set_operator_caller(view, &given);
+  TensordTensor x = NewFake({kCount}, kCuda, 0, {0, 1, 2, 3, 4, 5, 6, 7}, 4);
+  TensordProgram* program = Load(artifact);
+  const int before = Fake().live_tensors;
+  ASSERT_EQ(Run(program, {x, y_}), TENSORD_OK) << tensord_last_error();
+  EXPECT_EQ(given, x);
+  EXPECT_EQ(Driver().launches[0].words[0] % 16, 0u);
+  EXPECT_EQ(Driver().launches[2].words[0] % 16, 0u);
+  EXPECT_EQ(Fake().copies, 2);
+  EXPECT_EQ(Fake().live_tensors, before);
+  tensord_set_operator_caller(nullptr, nullptr);
+  testing::Delete(x);
+}
+
 // x[1:7:3] of a base is written; an as_strided view reads the element before it.
 TEST_F(RuntimeCuda, MisalignedInputsThatAreWrittenAreCopiedBack) {
   v1::Artifact artifact = Parse(R"(
