@@ -55,9 +55,12 @@ std::string DumpSchedule(const CompileState& state) {
 std::string DumpKernelPlans(const CompileState& state) {
   std::string text;
   for (size_t i = 0; i < state.schedule.steps.size(); ++i) {
-    const auto* kernel = std::get_if<Kernel>(&state.schedule.steps[i].work);
-    if (kernel == nullptr) continue;
-    absl::StrAppend(&text, "step ", i, ": ", DescribeNodes(NodesOf(*kernel)), "\n",
+    const ScheduledStep& step = state.schedule.steps[i];
+    const auto* kernel = std::get_if<Kernel>(&step.work);
+    const ExternOp* attention = AttentionOf(state.program, step);
+    if (kernel == nullptr && attention == nullptr) continue;
+    absl::StrAppend(&text, "step ", i, ": ",
+                    kernel != nullptr ? DescribeNodes(NodesOf(*kernel)) : attention->origin, "\n",
                     ToString(state.kernel_plans[i]), "\n");
   }
   return text;

@@ -8,8 +8,9 @@
 
 namespace tensord::compiler {
 
-// Requires: `plan` is of a kernel, not of an extern call.
-KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const KernelPlan& plan);
+// `plan`: the step's. Empty where it has none: of a call of the library.
+KernelSource GenerateKernel(const Program& program, const ScheduledStep& step,
+                            const KernelPlan& plan);
 
 }  // namespace tensord::compiler
 

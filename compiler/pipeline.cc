@@ -18,6 +18,7 @@
 #include "compiler/graph/verify.h"
 #include "compiler/import/import.h"
 #include "compiler/kernel_ir/verify.h"
+#include "compiler/ops/operators.h"
 #include "compiler/memory/verify_memory.h"
 #include "compiler/plan/emit_plan.h"
 #include "compiler/plan/fusion_graph.h"
@@ -34,6 +35,8 @@ namespace tensord::compiler {
 namespace {
 
 constexpr absl::string_view kOwnOperators = "tensord::";
+// The architecture whose warpgroups multiply matrices (kernels/cuda/warpgroup.cuh).
+constexpr uint32_t kWarpgroups = 90;
 
 // The captured proto becomes a graph.
 absl::Status ImportPass(CompileState& state) {
@@ -68,7 +71,9 @@ absl::Status LowerPass(CompileState& state) {
   const std::set<std::string> library(names.begin(), names.end());
   for (Node& node : state.graph.nodes) {
     // What a rewrite has put in may be no operator of torch's.
-    node.library = library.count(node.name) > 0 && !absl::StartsWith(node.op, kOwnOperators);
+    const bool is_own = absl::StartsWith(node.op, kOwnOperators) &&
+                        !IsOfKind(FindOperator(node.op), OperatorKind::kAttention);
+    node.library = library.count(node.name) > 0 && !is_own;
   }
   const v1::CompileOptions& options = state.job->options();
   const bool is_cuda = state.job->target().has_cuda();
@@ -76,6 +81,7 @@ absl::Status LowerPass(CompileState& state) {
       state.program, LowerGraph(state.graph, {.deterministic = options.deterministic(),
                                               .checks_data = !options.unchecked(),
                                               .eager_rounding = options.emulate_eager_rounding(),
+                                              .has_warpgroups = is_cuda && state.job->target().cuda().sm() == kWarpgroups,
                                               .target = is_cuda ? v1::DEVICE_TYPE_CUDA
                                                                 : v1::DEVICE_TYPE_UNSPECIFIED}));
   return absl::OkStatus();
@@ -129,11 +135,8 @@ absl::Status PlanKernelsPass(CompileState& state) {
 // Each kernel has its source and its arguments.
 absl::Status CodegenPass(CompileState& state) {
   for (const ScheduledStep& step : state.schedule.steps) {
-    const auto* kernel = std::get_if<Kernel>(&step.work);
     state.kernels.push_back(
-        kernel == nullptr
-            ? KernelSource{}
-            : GenerateKernel(state.program, *kernel, state.kernel_plans[state.kernels.size()]));
+        GenerateKernel(state.program, step, state.kernel_plans[state.kernels.size()]));
   }
   return absl::OkStatus();
 }
@@ -165,7 +168,7 @@ absl::Status ScheduleHolds(const CompileState& state) {
 }
 
 absl::Status KernelPlansHold(const CompileState& state) {
-  return VerifyKernelPlans(state.schedule, state.kernel_plans);
+  return VerifyKernelPlans(state.program, state.schedule, state.kernel_plans);
 }
 
 absl::Status KernelsHold(const CompileState& state) {

@@ -365,14 +365,15 @@ std::string KernelPrinter::ParametersText(const std::vector<ir::Parameter>& para
   });
 }
 
-std::string KernelPrinter::IncludeOfSpecial(const ir::Kernel& kernel, const std::string& header) {
+std::string KernelPrinter::IncludeOf(ir::PreludeFunction::Header which, const ir::Kernel& kernel,
+                                     const std::string& header) {
   bool found = false;
   const std::function<void(const ir::Value&)> visit = [&](const ir::Value& value) {
     const auto* call = ir::As<ir::Call>(value);
     if (call != nullptr && call->target == ir::Call::kPrelude) {
       const ir::PreludeFunction* function =
           ir::FindPrelude(call->function, call->templates.size(), call->operands.size());
-      found = found || (function != nullptr && function->is_special);
+      found = found || (function != nullptr && function->header == which);
     }
     if (!found) ir::ForEachOperand(value, visit);
   };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/kernel_ir/kernel_ir.h"
+#include "compiler/kernel_ir/prelude.h"
 
 namespace tensord::compiler {
 
@@ -38,8 +39,9 @@ class KernelPrinter {
   // Statements, indented by `depth` times two spaces.
   std::string Text(const ir::Block& block, int depth) const;
   std::string ParametersText(const std::vector<ir::Parameter>& parameters) const;
-  // `header` where the kernel calls a function of kernels/special, else nothing.
-  static std::string IncludeOfSpecial(const ir::Kernel& kernel, const std::string& header);
+  // The inclusion of `header` where the kernel calls a function that is in it, else nothing.
+  static std::string IncludeOf(ir::PreludeFunction::Header which, const ir::Kernel& kernel,
+                               const std::string& header);
   // All functions, with an empty line behind each.
   std::string FunctionsText(const ir::Kernel& kernel) const;
 

@@ -11,7 +11,7 @@ class CppPrinter : public KernelPrinter {
  public:
   std::string Print(const ir::Kernel& kernel) {
     return absl::StrCat("#include \"tensord/cpu.h\"\n",
-                        IncludeOfSpecial(kernel, "tensord/cpu/lift_special.h"), "\n",
+                        IncludeOf(ir::PreludeFunction::kSpecial, kernel, "tensord/cpu/lift_special.h"), "\n",
                         FunctionsText(kernel), ContextText(*kernel.cpu), TaskText(*kernel.cpu),
                         EntryText(*kernel.cpu));
   }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/decompose/attention_chains.h"
 #include "compiler/decompose/body_reads.h"
 #include "compiler/decompose/expressions.h"
 #include "compiler/decompose/extern_call.h"
@@ -49,6 +50,7 @@ class Lowerer {
         rules_(graph, device, options.target),
         types_(graph, device, options),
         needs_(FindMemoryNeeds(graph, uses_, rules_)),
+        chains_(graph, uses_, rules_, options.has_warpgroups),
         builder_(device, options),
         values_(graph, uses_, &builder_, needs_.in_shapes) {}
 
@@ -73,7 +75,7 @@ class Lowerer {
     const Lowering* lowering = rules_.LoweringOf(node);
     if (lowering != nullptr && rules_.IsViewElsewhere(node)) {
       results = ViewElsewhere(node, *lowering);
-    } else if (lowering != nullptr && rules_.CanGenerate(node)) {
+    } else if (lowering != nullptr && rules_.CanGenerate(node) && !IsTheJobs(i)) {
       if (!TakesTypes(node, *lowering)) {
         return absl::InvalidArgumentError(absl::StrCat(
             Describe(node), ": it does not take operands of these types; eager says why"));
@@ -94,9 +96,15 @@ class Lowerer {
         if (t.defined()) t = builder_.Rounded(t);
       }
     }
-    RealizeResults(i, &*results);
+    if (!chains_.StaysLazy(i)) RealizeResults(i, &*results);
     values_.SetResults(i, *std::move(results));
     return absl::OkStatus();
+  }
+
+  // Attention whose scores are in memory.
+  bool IsTheJobs(int i) const {
+    return IsOfKind(FindOperator(graph_.nodes[i].op), OperatorKind::kAttention) &&
+           !chains_.IsLowered(i);
   }
 
   void RealizeResults(int i, std::vector<Tensor>* results) {
@@ -182,8 +190,10 @@ class Lowerer {
 
   // Unimplemented where the lowering leaves this case to the library, without what it began.
   Results Generate(const Node& node, const Lowering& lowering) {
-    if (IsProduct(node)) {
+    if (IsProduct(node) || IsOfKind(FindOperator(node.op), OperatorKind::kAttention)) {
       ForEachValue(node.args, [&](const ArgumentValue& arg) {
+        const int maker = arg.value - graph_.FirstNodeValue();
+        if (maker >= 0 && chains_.StaysLazy(maker)) return;
         values_.InShape(ValueOf(arg));
         values_.Realize(ValueOf(arg));
       });
@@ -349,6 +359,7 @@ class Lowerer {
   const LoweringRules rules_;
   OperandTypes types_;
   const MemoryNeeds needs_;
+  const AttentionChains chains_;
   Builder builder_;
   LoweredValues values_;
   std::map<ValueId, int> results_;

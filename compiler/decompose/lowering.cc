@@ -25,6 +25,7 @@ const Table& AllLowerings() {
           SoftmaxLowerings(),       NormLowerings(),          LossLowerings(),
           ViewLowerings(),          ConcatenationLowerings(), CreationLowerings(),
           IndexingLowerings(),      RandomLowerings(),        MatrixLowerings(),
+          AttentionLowerings(),
           ProductByRowsLowerings(), MaxPoolLowerings(),       MaxPoolBackwardLowerings(),
           AveragePoolLowerings(),   SearchLowerings(),        GridSamplerLowerings()}) {
       for (const Lowering& lowering : part) {

@@ -121,6 +121,7 @@ std::span<const Lowering> CreationLowerings();
 std::span<const Lowering> IndexingLowerings();
 std::span<const Lowering> RandomLowerings();
 std::span<const Lowering> MatrixLowerings();
+std::span<const Lowering> AttentionLowerings();
 std::span<const Lowering> ProductByRowsLowerings();
 std::span<const Lowering> MaxPoolLowerings();
 std::span<const Lowering> MaxPoolBackwardLowerings();

@@ -12,6 +12,7 @@ namespace {
 constexpr auto kCpu = PreludeFunction::kCpu;
 constexpr auto kCuda = PreludeFunction::kCuda;
 constexpr auto kBoth = PreludeFunction::kBoth;
+constexpr auto kAttention = PreludeFunction::kAttention;
 
 // clang-format off
 constexpr PreludeFunction kFunctions[] = {
@@ -57,6 +58,11 @@ constexpr PreludeFunction kFunctions[] = {
     {"checked_index", kCuda, "", "vim", '0'},
     {"wrapped_index", kCuda, "", "vi", '0'},
     {"wrapped_index", kCuda, "", "vim", '0'},
+    {"noted_index", kCuda, "", "viy", '0', true},
+    {"noted_index", kCuda, "", "viym", '0', true},
+    {"noted_wrapped_index", kCuda, "", "viy", '0', true},
+    {"noted_wrapped_index", kCuda, "", "viym", '0', true},
+    {"fail_if", kCuda, "", "y", '-', true},
     // Numbers that eager may refuse. CPU: of the launch, number.
     {"checked_divisor", kCpu, "", "yv", '1'},
     {"checked_divisor", kCpu, "", "yvm", '1'},
@@ -152,6 +158,20 @@ constexpr PreludeFunction kFunctions[] = {
     {"combine_groups", kCuda, "nnn", "acg", '-', true, Meets::kBlock},
     {"is_last_block", kCuda, "", "qi", 'b', true, Meets::kBlock},
     {"wait_for_launches", kCuda, "", "", '-', true},
+    // Attention. Rows: the first element, and elements from batch to batch, head to head, row to row.
+    {"rows", kCuda, "t", "piii", 'o', false, Meets::kNobody, kAttention},
+    {"result_rows", kCuda, "t", "qiii", 'o', false, Meets::kNobody, kAttention},
+    // Lists of blocks: counts, numbers, batches, heads, rows and columns.
+    {"blocks", kCuda, "", "ppiiii", 'o', false, Meets::kNobody, kAttention},
+    {"all_blocks", kCuda, "", "", 'o', false, Meets::kNobody, kAttention},
+    // heads, groups, queries, keys, width, value width, queries and keys of a block.
+    {"attention_sizes", kCuda, "", "iiiiiiii", 'o', false, Meets::kNobody, kAttention},
+    // Block number, shared memory, rows, results, sizes, partial and whole blocks, functions.
+    {"attention_forward", kCuda, "tnnn", "igooooqqooocc", '-', true, Meets::kBlock, kAttention},
+    {"attention_query_gradient", kCuda, "tnnn", "igoooooooocc", '-', true, Meets::kBlock,
+     kAttention},
+    {"attention_key_gradients", kCuda, "tnnn", "igooooooooocccc", '-', true, Meets::kBlock,
+     kAttention},
 };
 // clang-format on
 
@@ -169,7 +189,8 @@ const std::map<std::string_view, PreludeFunction>& ScalarOperations() {
                                               .devices = kBoth,
                                               .operands = kOperands.substr(0, info.arity),
                                               .result = result,
-                                              .is_special = info.is_special});
+                                              .header = info.is_special ? PreludeFunction::kSpecial
+                                                                       : PreludeFunction::kCommon});
     };
 #define TENSORD_OP(name, ...) add(InfoOf(Op::k_##name));
 #include "compiler/loop_ir/ops.def"
@@ -269,6 +290,8 @@ Type ResultType(const PreludeFunction& function, const std::vector<TemplateArgum
       return StateType(StateNamed(function.name), compute, lanes);
     case 'g':
       return kGroupMemoryType;
+    case 'o':
+      return kStructType;
     default:
       return kVoidType;
   }
@@ -302,6 +325,8 @@ bool Fits(char letter, const Type& type) {
       return type.kind == TypeKind::kGroupMemory || bytes;
     case 'c':
       return type.kind == TypeKind::kFunction;
+    case 'o':
+      return type.kind == TypeKind::kStruct;
     case 'a':
       return type.pointer && (type.kind == TypeKind::kVector || type.kind == TypeKind::kState);
     default:

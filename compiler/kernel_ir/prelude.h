@@ -28,19 +28,19 @@ struct PreludeFunction {
   //   v vector   u vector of one lane   m mask   e vector or mask   x state   k packed vector
   //   s scalar   i integer              p memory that is read       q memory that is written
   //   g shared memory of a group, or bytes of it                    c combiner or local function
-  //   a array of vectors or states      y any value
+  //   a array of vectors or states      y any value              o struct of the prelude's
   // Vectors, masks and states of one call have the same lanes.
   std::string_view operands;
   // - nothing; b condition; i int; n index; t scalar of the first template; v vector of it, of `w`
   // lanes or those of the operands; k packed likewise; m mask; 0, 1 as that operand; s scalar of
   // operand 0's type; w vector of that, of `w` lanes; f vector of float32; r state of operand 0,
-  // one lane; x new state; g group memory.
+  // one lane; x new state; g group memory; o struct.
   char result;
   bool has_effect =
       false;  // it writes memory or operand 0; others may be called as often as one likes
   Meets meets = Meets::kNobody;
-  // Of kernels/special: kernels that call it include it.
-  bool is_special = false;
+  // What kernels that call it include besides: kernels/special, or kernels/cuda/attention.
+  enum Header : uint8_t { kCommon, kSpecial, kAttention } header = kCommon;
 };
 
 // All of them but the scalar operations of loop_ir/ops.def, which take and give vectors of any

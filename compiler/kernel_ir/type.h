@@ -26,6 +26,7 @@ enum class TypeKind : uint8_t {
   kGroupMemory,  // shared memory through which the threads of a group reduce
   kArguments,    // all that a launch passes
   kFunction,     // a function of the kernel, or a combiner
+  kStruct,       // of the prelude's, as an operand of its functions
 };
 
 // Lanes of a vector whose width is the function's W.
@@ -59,6 +60,7 @@ inline constexpr Type kInt64Type{TypeKind::kInt64};
 inline constexpr Type kArgumentsType{TypeKind::kArguments};
 inline constexpr Type kGroupMemoryType{TypeKind::kGroupMemory};
 inline constexpr Type kFunctionType{TypeKind::kFunction};
+inline constexpr Type kStructType{TypeKind::kStruct};
 
 inline Type ScalarType(DType dtype) { return {TypeKind::kScalar, dtype}; }
 inline Type VectorType(DType compute, int lanes) { return {TypeKind::kVector, compute, lanes}; }

@@ -459,6 +459,45 @@ std::vector<Tensor> Builder::Extern(std::string op, std::string overload, Extern
   return tensors;
 }
 
+Tensor Builder::ProductsOfRows(const Tensor& a, const Tensor& b) {
+  const Sizes sizes = {a.sizes()[0], a.sizes()[1], a.sizes()[2], b.sizes()[2]};
+  const Sizes strides = ContiguousStrides(sizes);
+  const BufferId id = NewBuffer(BufferKind::kComputed, -1, kFloat32, sizes, strides, origin_);
+  products_.emplace(id, std::make_pair(a, b));
+  return Pointwise(kFloat32, sizes, {}, 0, [=](Recorder& ops, Index index) {
+    return ops.Load(id, kFloat32, Linear(Expr(0), strides, index));
+  });
+}
+
+const std::pair<Tensor, Tensor>* Builder::OperandsOf(BufferId products) const {
+  const auto it = products_.find(products);
+  return it == products_.end() ? nullptr : &it->second;
+}
+
+LoopOp Builder::LoopOver(const Tensor& t) {
+  LoopOp op{.sizes = t.sizes(), .origin = origin_};
+  Recorder ops(&op.block);
+  const std::vector<Expr> loops = LoopVariables(t.sizes(), 0);
+  const Sizes strides = ContiguousStrides(t.sizes());
+  const BufferId all =
+      NewBuffer(BufferKind::kComputed, -1, t.dtype(), t.sizes(), strides, origin_);
+  const Value value = t.Load(ops, loops);
+  op.stores.push_back(
+      {.buffer = all, .index = Linear(Expr(0), strides, loops), .value = value.id});
+  return op;
+}
+
+void Builder::AttentionInto(std::string op, ExternArgList args, const std::vector<Tensor>& results,
+                            Attention attention) {
+  ExternOp call{.op = std::move(op), .args = std::move(args), .origin = origin_};
+  for (const Tensor& result : results) {
+    call.results.push_back(result.view()->buffer);
+    call.outs.push_back(*result.view());
+  }
+  call.attention = std::make_shared<const Attention>(std::move(attention));
+  program_.operations.push_back(std::move(call));
+}
+
 Tensor Builder::ExternOut(std::string op, std::string overload, ExternArgList args,
                           ResultMeta result) {
   const Tensor tensor = Allocate(result.dtype, result.sizes, result.strides);

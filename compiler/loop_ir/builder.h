@@ -12,10 +12,12 @@
 #define TENSORD_COMPILER_LOOP_IR_BUILDER_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -71,6 +73,8 @@ struct LoweringOptions {
   bool checks_data = true;
   // What has a narrow floating type has been rounded to it, also where it is not stored.
   bool eager_rounding = false;
+  // The target's warpgroups multiply matrices.
+  bool has_warpgroups = false;
   // What the code will run on; unspecified: the graph's device.
   v1::DeviceType target = v1::DEVICE_TYPE_UNSPECIFIED;
 };
@@ -195,6 +199,17 @@ class Builder {
   // ExternOp's.
   void ExternInto(std::string op, std::string overload, ExternArgList args, const Tensor& result,
                   int overwrites = -1);
+  // Products of all rows of `a` [batch, heads, rows, width] and of `b`, whose heads may be fewer:
+  // lazy, float32, and never to be realized. Its body loads from a buffer that stands for them, and
+  // has no memory (Attention::products).
+  Tensor ProductsOfRows(const Tensor& a, const Tensor& b);
+  // The operands of what such a buffer stands for; null of others.
+  const std::pair<Tensor, Tensor>* OperandsOf(BufferId products) const;
+  // The body of a lazy tensor as a loop over all its elements, of which `result` stands for them.
+  LoopOp LoopOver(const Tensor& t);
+  // A call that a kernel of ours computes, into buffers of ours.
+  void AttentionInto(std::string op, ExternArgList args, const std::vector<Tensor>& results,
+                     Attention attention);
   // A tensor as an argument: realized, as a view.
   ExternArg TensorArg(const Tensor& t);
 
@@ -218,6 +233,7 @@ class Builder {
   LoweringOptions options_;
   Program program_;
   std::string origin_;
+  std::map<BufferId, std::pair<Tensor, Tensor>> products_;  // OperandsOf
 };
 
 // ---- Shapes

@@ -5,6 +5,7 @@
 #define TENSORD_COMPILER_LOOP_IR_PROGRAM_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -115,6 +116,26 @@ void ForEachView(const ExternArgList& args, const std::function<void(const Buffe
 // Whether the argument at this place is true.
 bool IsTrue(const ExternArgList& args, size_t place);
 
+// Attention that a kernel of ours computes in the call's place, a tile of scores at a time. The
+// call's first arguments are queries, keys and values, all [batch, heads, rows, width], in backward
+// the result's gradient, and the lists of blocks (counts and numbers, of the partial and maybe of
+// the whole ones); others are what the functions read besides.
+struct Attention {
+  enum Kind : uint8_t {
+    kForward,         // outs: result, log of sums of exponentials, largest scores
+    kQueryGradient,   // outs: gradient of queries
+    kKeyGradients,    // outs: gradients of keys and of values
+  } kind;
+  // Of loops (batch, head, query, key), each with one store: of a score; in backward of a product's
+  // gradient, for keys of the softmax's weight behind it. First for partial blocks, then for whole
+  // ones.
+  std::vector<LoopOp> functions;
+  // What stands in them for the products: of queries and keys; of gradients and values.
+  std::vector<BufferId> products;
+  int lists = 0;  // of blocks: 0, 2 or 4 arguments
+  int64_t block_queries = 1, block_keys = 1;  // of a block
+};
+
 struct ExternOp {
   std::string op;        // "aten::mm"
   std::string overload;  // "out" where there are `outs`
@@ -134,6 +155,7 @@ struct ExternOp {
   // which that is true.
   bool ordered = false;
   std::string origin;
+  std::shared_ptr<const Attention> attention;  // null: the library is called
 };
 
 using Operation = std::variant<LoopOp, ExternOp>;

@@ -97,7 +97,7 @@ const Table& TheTable() {
          {PointwiseTable(), SpecialFunctionTable(), ForeachTable(), ActivationTable(),
           ReductionTable(), ScanTable(), NormalizationTable(), LossTable(), ViewTable(),
           ConcatenationTable(), CreationTable(), IndexingTable(), ProductTable(),
-          ProductByRowsTable(), ConvolutionTable(), PoolingTable(), RandomTable(), AssertionTable(),
+          ProductByRowsTable(), ConvolutionTable(), AttentionTable(), PoolingTable(), RandomTable(), AssertionTable(),
           CallBackTable()}) {
       for (const OperatorRow& row : part.rows) all->operators.push_back(Parse(part.kind, row));
     }

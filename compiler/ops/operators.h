@@ -42,6 +42,7 @@ enum class OperatorKind {
   kProduct,        // of matrices: a library call that takes operands of any strides
   kProductByRows,  // of matrices, in several library calls on parts of the operands
   kConvolution,
+  kAttention,  // of scores that are never in memory
   kPooling,
   kRandom,
   kAssertion,  // facts that tracing checks

@@ -35,6 +35,7 @@ OperatorTable IndexingTable();
 OperatorTable ProductTable();
 OperatorTable ProductByRowsTable();
 OperatorTable ConvolutionTable();
+OperatorTable AttentionTable();
 OperatorTable PoolingTable();
 OperatorTable RandomTable();
 OperatorTable AssertionTable();

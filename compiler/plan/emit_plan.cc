@@ -352,7 +352,8 @@ void EmitPlan(const Graph& graph, const Program& program, const Schedule& schedu
   emitter.Head(target);
   emitter.ZeroCounters();
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
-    if (const int* op = std::get_if<int>(&schedule.steps[i].work)) {
+    const int* op = std::get_if<int>(&schedule.steps[i].work);
+    if (op != nullptr && kernels[i].functions.empty()) {
       emitter.Call(std::get<ExternOp>(program.operations[*op]), static_cast<int>(i));
     } else {
       emitter.Launch(kernels[i], memory.scratch[i]);

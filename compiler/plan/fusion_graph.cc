@@ -56,6 +56,7 @@ class Describer {
  private:
   // What of the plan a step became.
   struct PlanPart {
+    bool is_kernel = false;
     uint32_t module = 0;  // of a kernel
     std::vector<uint32_t> steps;
   };
@@ -66,9 +67,9 @@ class Describer {
     std::vector<PlanPart> parts;
     int at = 0;
     for (size_t i = 0; i < schedule_.steps.size(); ++i) {
-      const bool call = IsCall(static_cast<int>(i));
+      const bool call = kernels[i].functions.empty();
       size_t left = call ? 1 : kernels[i].functions.size();
-      PlanPart& part = parts.emplace_back();
+      PlanPart& part = parts.emplace_back(PlanPart{.is_kernel = !call});
       for (; left > 0; ++at) {
         TENSORD_CHECK(at < artifact.steps_size(), "the plan is not the schedule's");
         const v1::Step& step = artifact.steps(at);
@@ -90,7 +91,7 @@ class Describer {
 
   void AddStep(const ScheduledStep& step, const PlanPart& part) {
     v1::FusionStep& added = *graph_.add_steps();
-    if (std::holds_alternative<Kernel>(step.work)) {
+    if (part.is_kernel) {
       added.set_kernel(part.module);
     } else {
       added.set_call(std::get<ExternOp>(program_.operations[std::get<int>(step.work)]).op);

@@ -46,6 +46,7 @@ std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& sche
   for (const ScheduledStep& step : schedule.steps) {
     KernelPlan& plan = plans.emplace_back();
     const auto* kernel = std::get_if<Kernel>(&step.work);
+    if (const ExternOp* op = AttentionOf(program, step)) plan = PlanCudaAttention(program, *op);
     if (kernel == nullptr) continue;
     if (target.has_cuda()) {
       plan = PlanCudaKernel(program, *kernel, target.cuda());
@@ -56,9 +57,14 @@ std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& sche
   return plans;
 }
 
-absl::Status VerifyKernelPlans(const Schedule& schedule, const std::vector<KernelPlan>& plans) {
+absl::Status VerifyKernelPlans(const Program& program, const Schedule& schedule,
+                               const std::vector<KernelPlan>& plans) {
   if (plans.size() != schedule.steps.size()) return absl::InternalError("a step without a plan");
   for (size_t i = 0; i < plans.size(); ++i) {
+    if (AttentionOf(program, schedule.steps[i]) != nullptr) {
+      if (std::holds_alternative<CudaAttentionPlan>(plans[i])) continue;
+      return absl::InternalError(absl::StrCat("step ", i, ": attention without a plan"));
+    }
     const absl::Status status = VerifyPlan(std::get_if<Kernel>(&schedule.steps[i].work), plans[i]);
     if (!status.ok()) return absl::InternalError(absl::StrCat("step ", i, ": ", status.message()));
   }
@@ -68,6 +74,7 @@ absl::Status VerifyKernelPlans(const Schedule& schedule, const std::vector<Kerne
 std::string ToString(const KernelPlan& plan) {
   if (const auto* cuda = std::get_if<CudaKernelPlan>(&plan)) return ToString(*cuda);
   if (const auto* cpu = std::get_if<CpuKernelPlan>(&plan)) return ToString(*cpu);
+  if (const auto* attention = std::get_if<CudaAttentionPlan>(&plan)) return ToString(*attention);
   return "";
 }
 

@@ -13,14 +13,16 @@
 
 #include "base/status.h"
 #include "compiler/schedule/cpu/plan_kernel.h"
+#include "compiler/schedule/cuda/attention.h"
 #include "compiler/schedule/cuda/plan_kernel.h"
 #include "compiler/schedule/schedule.h"
 #include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {
 
-// Of a step; nothing for an extern call.
-using KernelPlan = std::variant<std::monostate, CpuKernelPlan, CudaKernelPlan>;
+// Of a step; nothing for an extern call of the library.
+using KernelPlan =
+    std::variant<std::monostate, CpuKernelPlan, CudaKernelPlan, CudaAttentionPlan>;
 
 // Per step of the schedule.
 std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& schedule,
@@ -28,7 +30,8 @@ std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& sche
 
 // Checks that each kernel has a plan for each of its nests that keeps what its kind promises, and
 // no other step has one. Internal, naming the step.
-absl::Status VerifyKernelPlans(const Schedule& schedule, const std::vector<KernelPlan>& plans);
+absl::Status VerifyKernelPlans(const Program& program, const Schedule& schedule,
+                               const std::vector<KernelPlan>& plans);
 
 std::string ToString(const KernelPlan& plan);
 

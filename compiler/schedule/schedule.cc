@@ -214,4 +214,11 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device,
   return schedule;
 }
 
+const ExternOp* AttentionOf(const Program& program, const ScheduledStep& step) {
+  const int* call = std::get_if<int>(&step.work);
+  if (call == nullptr) return nullptr;
+  const auto& op = std::get<ExternOp>(program.operations[*call]);
+  return op.attention != nullptr ? &op : nullptr;
+}
+
 }  // namespace tensord::compiler

@@ -33,6 +33,9 @@ struct Schedule {
 Schedule MakeSchedule(const Program& program, const DeviceTraits& device = {},
                       const std::vector<bool>& released = {});
 
+// The call of a step that a kernel of ours computes (ExternOp::attention); null of other steps.
+const ExternOp* AttentionOf(const Program& program, const ScheduledStep& step);
+
 }  // namespace tensord::compiler
 
 #endif  // TENSORD_COMPILER_SCHEDULE_SCHEDULE_H_

@@ -19,6 +19,15 @@ struct Rows {
   TK_FN S* of(int b, int h) const { return first + b * batch + h * head; }
 };
 
+template <class S>
+TK_FN Rows<const S> rows(const S* first, int64_t batch, int64_t head, int64_t row) {
+  return {first, batch, head, row};
+}
+template <class S>
+TK_FN Rows<S> result_rows(S* first, int64_t batch, int64_t head, int64_t row) {
+  return {first, batch, head, row};
+}
+
 // Which tiles of keys the queries of a tile see: for each `queries` of them a list of the numbers
 // of blocks of keys. Contiguous: counts [batches, heads, blocks], blocks [.., columns]; a size of 1
 // is for all. None: all tiles.
@@ -26,10 +35,20 @@ struct Blocks {
   const int *counts, *blocks;
   int batches, heads, rows, columns;
 };
+TK_FN Blocks blocks(const int* counts, const int* blocks, int64_t batches, int64_t heads,
+                    int64_t rows, int64_t columns) {
+  return {counts, blocks, int(batches), int(heads), int(rows), int(columns)};
+}
+TK_FN Blocks all_blocks() { return {nullptr, nullptr, 1, 1, 1, 1}; }
 
 namespace impl {
 
 enum : int { kStages = 3 };  // tiles of keys and values in shared memory
+
+// Where panels may begin, in shared memory that has 1024 bytes more than they take.
+TK_FN uint32_t aligned(const char* bytes) {
+  return (ptx::shared_address(bytes) + 1023) & ~1023u;
+}
 
 // Bytes of a tile of `rows` rows.
 template <int D>
@@ -134,35 +153,35 @@ TK_FN float log2_of_e() { return __builtin_bit_cast(float, int(kLog2OfE)); }
 
 }  // namespace impl
 
-// The block's tile of queries. masked(scores of one query and key, batch, head, query, key) gives a
-// score, -inf where the query does not see the key; unmasked the same of tiles that are seen whole.
-// sums: of each query the logarithm of its sum of exponentials; largest: its largest score.
-//
-// D, V: columns of keys and of values, multiples of 64, of which `width` and `value_width` are
-// there, multiples of 8. Q: queries of a block, of 2 * Q threads. `shared`: forward_bytes of it,
-// aligned to 1024 bytes.
-template <int D, int V, int Q, int K>
-TK_FN constexpr int attention_bytes() {
-  return impl::tile_bytes<D>(Q) +
-         impl::kStages * (impl::tile_bytes<D>(K) + impl::tile_bytes<V>(K));
-}
-
 struct AttentionSizes {
   int heads, groups;  // of queries, of keys
   int queries, keys;
   int width, value_width;
-  int block_queries, block_keys;  // of the lists' blocks; multiples of Q and of 64
+  int block_queries, block_keys;  // of the lists' blocks; multiples of tiles
 };
+TK_FN AttentionSizes attention_sizes(int64_t heads, int64_t groups, int64_t queries, int64_t keys,
+                                     int64_t width, int64_t value_width, int64_t block_queries,
+                                     int64_t block_keys) {
+  return {int(heads), int(groups),      int(queries),       int(keys),
+          int(width), int(value_width), int(block_queries), int(block_keys)};
+}
 
-template <class S, int D, int V, int Q, int K, class Masked, class Unmasked>
-TK_FN void attention_forward(int number, uint32_t shared, const Rows<const S>& q,
+// The block's tile of queries. masked(product of a query and a key, batch, head, query, key) gives
+// a score, -inf where the query does not see the key; unmasked the same of tiles that are seen
+// whole. sums: of each query the logarithm of its sum of exponentials; largest: its largest score;
+// both [batch, heads, queries].
+//
+// D, V: columns of keys and of values, multiples of 64, of which `width` and `value_width` are
+// there, multiples of 8. Q: queries of a block, of 2 * Q threads.
+template <class S, int D, int V, int Q, class Masked, class Unmasked>
+TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
                              const Rows<const S>& k, const Rows<const S>& v, const Rows<S>& out,
                              float* sums, float* largest, const AttentionSizes& n,
                              const Blocks& partial, const Blocks& whole, const Masked& masked,
                              const Unmasked& unmasked) {
   enum : int {
     kThreads = 2 * Q,
-    kKeys = K,
+    kKeys = 64,
     kQueryBytes = impl::tile_bytes<D>(Q),
     kKeyBytes = impl::tile_bytes<D>(kKeys),
     kStageBytes = kKeyBytes + impl::tile_bytes<V>(kKeys),
@@ -174,7 +193,7 @@ TK_FN void attention_forward(int number, uint32_t shared, const Rows<const S>& q
   const int b = bh / n.heads, h = bh % n.heads, g = h / (n.heads / n.groups);
   const int first = tile * Q;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const uint32_t stages = shared + kQueryBytes;
+  const uint32_t shared = impl::aligned(bytes), stages = shared + kQueryBytes;
 
   impl::TileCopy<S, Q, D, kThreads>(q.of(b, h), q.row, n.queries, n.width).start(shared, first);
   const impl::TileCopy<S, kKeys, D, kThreads> keys(k.of(b, g), k.row, n.keys, n.width);

@@ -10,7 +10,7 @@ namespace tk {
 // The gradient of the block's tile of queries. masked(product of a query and a key, of the result's
 // gradient and a value, batch, head, query, key) gives the gradient of the first product.
 template <class S, int D, int V, int Q, class Masked, class Unmasked>
-TK_FN void attention_backward_queries(int number, uint32_t shared, const Rows<const S>& q,
+TK_FN void attention_query_gradient(int number, char* bytes, const Rows<const S>& q,
                                       const Rows<const S>& k, const Rows<const S>& v,
                                       const Rows<const S>& grad, const Rows<S>& out,
                                       const AttentionSizes& n, const Blocks& partial,
@@ -30,7 +30,7 @@ TK_FN void attention_backward_queries(int number, uint32_t shared, const Rows<co
   const int b = bh / n.heads, h = bh % n.heads, g = h / (n.heads / n.groups);
   const int first = tile * Q;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const uint32_t stages = shared + kQueryBytes + kGradBytes;
+  const uint32_t shared = impl::aligned(bytes), stages = shared + kQueryBytes + kGradBytes;
   impl::TileCopy<S, Q, D, kThreads>(q.of(b, h), q.row, n.queries, n.width).start(shared, first);
   impl::TileCopy<S, Q, V, kThreads>(grad.of(b, h), grad.row, n.queries, n.value_width)
       .start(shared + kQueryBytes, first);
@@ -158,18 +158,19 @@ TK_FN void attention_backward_queries(int number, uint32_t shared, const Rows<co
   }
 }
 
-// The gradients of the block's tile of keys and of their values. weight(product of a query and a
-// key, batch, head, query, key); gradient as above. The lists are of tiles of queries, by blocks of
+// The gradients of the block's tile of keys and of their values. gradient and weight: of the same
+// arguments as above, the gradient of the first product and the softmax's weight. The lists are of tiles of queries, by blocks of
 // keys; n.block_keys are those of a list, n.block_queries of a block that it names.
-template <class S, int D, int V, int K, class Weight, class Gradient, class UnmaskedWeight,
-          class UnmaskedGradient>
-TK_FN void attention_backward_keys(int number, uint32_t shared, const Rows<const S>& q,
+template <class S, int D, int V, int K, class Gradient, class Weight, class UnmaskedGradient,
+          class UnmaskedWeight>
+TK_FN void attention_key_gradients(int number, char* bytes, const Rows<const S>& q,
                                    const Rows<const S>& k, const Rows<const S>& v,
                                    const Rows<const S>& grad, const Rows<S>& out_k,
                                    const Rows<S>& out_v, const AttentionSizes& n,
-                                   const Blocks& partial, const Blocks& whole, const Weight& weight,
-                                   const Gradient& gradient, const UnmaskedWeight& unmasked_weight,
-                                   const UnmaskedGradient& unmasked_gradient) {
+                                   const Blocks& partial, const Blocks& whole,
+                                   const Gradient& gradient, const Weight& weight,
+                                   const UnmaskedGradient& unmasked_gradient,
+                                   const UnmaskedWeight& unmasked_weight) {
   enum : int {
     kThreads = 2 * K,
     kQueries = 64,
@@ -186,7 +187,7 @@ TK_FN void attention_backward_keys(int number, uint32_t shared, const Rows<const
   const int b = bg / n.groups, g = bg % n.groups, heads = n.heads / n.groups;
   const int first = tile * K;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const uint32_t stages = shared + kKeyBytes + kValueBytes;
+  const uint32_t shared = impl::aligned(bytes), stages = shared + kKeyBytes + kValueBytes;
   impl::TileCopy<S, K, D, kThreads>(k.of(b, g), k.row, n.keys, n.width).start(shared, first);
   impl::TileCopy<S, K, V, kThreads>(v.of(b, g), v.row, n.keys, n.value_width)
       .start(shared + kKeyBytes, first);
@@ -267,14 +268,15 @@ TK_FN void attention_backward_keys(int number, uint32_t shared, const Rows<const
       const int key = row + i % 4 / 2 * 8,
                 query = at.t * kQueries + i / 4 * 8 + lane % 4 * 2 + i % 2;
       if (all) {
-        w[i] = differentiate(s[i], w[i], b, h, query, key);
-        s[i] = weigh(s[i], b, h, query, key);
+        const float d = differentiate(s[i], w[i], b, h, query, key);
+        s[i] = weigh(s[i], w[i], b, h, query, key);
+        w[i] = d;
       } else {
         const bool exists = query < n.queries && key < n.keys;
         const int q_in = query < n.queries ? query : n.queries - 1,
                   k_in = key < n.keys ? key : n.keys - 1;
         const float d = differentiate(s[i], w[i], b, h, q_in, k_in);
-        const float x = weigh(s[i], b, h, q_in, k_in);
+        const float x = weigh(s[i], w[i], b, h, q_in, k_in);
         w[i] = exists ? d : 0.0f;
         s[i] = exists ? x : 0.0f;
       }

@@ -32,6 +32,9 @@ namespace tk::ptx {
   __assertfail("not between 0 and 1", "a kernel of tensord", 0, "checked_probability", 1);
 }
 
+// The same without a call; the launch's error is cudaErrorLaunchFailure.
+TK_FN void trap() { asm volatile("trap;"); }
+
 // --- the order of kernels
 #if __CUDA_ARCH__ >= 900
 TK_FN void let_next_kernel_begin() { asm volatile("griddepcontrol.launch_dependents;"); }

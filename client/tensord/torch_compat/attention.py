@@ -61,7 +61,9 @@ _FLEX_ARGUMENTS = (
 @dataclass(frozen=True)
 class FlexAttentionCall:
     """A call of FlexAttention's operator. score, mask: nodes that read the functions' graphs, each
-    with the arguments that it takes behind its score and places."""
+    with the arguments that it takes behind its score and places. blocks_of_keys, blocks_of_queries:
+    counts and numbers of the partial blocks, and of the whole ones, by the other's blocks; None of
+    what the mask has not. block_sizes: queries and keys of a block."""
 
     query: fx.Node
     key: fx.Node
@@ -71,6 +73,9 @@ class FlexAttentionCall:
     scale: Any
     score_arguments: Sequence[Any]
     mask_arguments: Sequence[Any]
+    blocks_of_keys: Sequence[Any]
+    blocks_of_queries: Sequence[Any]
+    block_sizes: Sequence[Any]
 
 
 def flex_attention_call(node: fx.Node) -> FlexAttentionCall | None:
@@ -88,4 +93,6 @@ def flex_attention_call(node: fx.Node) -> FlexAttentionCall | None:
         return None
     query, key, value, score, mask = nodes
     captured = [tuple(given.get(name, ())) for name in _FLEX_ARGUMENTS[-2:]]
-    return FlexAttentionCall(query, key, value, score, mask, given["scale"], *captured)
+    # Behind the numbers of queries and keys.
+    lists = (block_mask[2:6], block_mask[6:10], block_mask[-3:-1])
+    return FlexAttentionCall(query, key, value, score, mask, given["scale"], *captured, *lists)

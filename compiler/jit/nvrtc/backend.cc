@@ -38,6 +38,9 @@ struct Toolchain {
   std::string id;
 };
 
+// Whether it has instructions that later ones have not: code with them is for it alone.
+bool HasWarpgroups(int architecture) { return architecture == 90; }
+
 // A cubin for the target's own architecture; else PTX for the newest one before it, from which the
 // driver compiles.
 absl::StatusOr<Toolchain> FindNvrtc(const v1::Target& target, const JitConfig& config) {
@@ -56,8 +59,10 @@ absl::StatusOr<Toolchain> FindNvrtc(const v1::Target& target, const JitConfig& c
                      " and later: set TENSORD_NVRTC to an older one"));
   const int architecture = *std::prev(after);
   result.output = architecture == sm ? Output::kCubin : Output::kPtx;
+  const std::string own = absl::StrCat("sm_", architecture, HasWarpgroups(architecture) ? "a" : "");
   result.options.push_back(absl::StrCat(
-      "--gpu-architecture=", result.output == Output::kCubin ? "sm_" : "compute_", architecture));
+      "--gpu-architecture=",
+      result.output == Output::kCubin ? own : absl::StrCat("compute_", architecture)));
   for (const VersionedOption& option : kOptions)
     if (version >= option.since) result.options.push_back(option.text);
   result.id = absl::StrCat("nvrtc ", version.major, ".", version.minor, " | ",

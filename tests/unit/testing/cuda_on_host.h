@@ -237,6 +237,7 @@ namespace tk::ptx {
   std::fputs("index out of bounds\n", stderr);
   std::abort();
 }
+[[noreturn]] inline void trap() { fail_index(); }
 [[noreturn]] inline void fail_probability() {
   std::fputs("not between 0 and 1\n", stderr);
   std::abort();

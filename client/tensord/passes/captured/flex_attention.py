@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.overrides import TorchFunctionMode
 
 from ... import torch_compat
 from . import dynamo
+from .flex_attention_functions import autocast_to, modified, order_of
+from .tiled_attention import TILE, is_tiled, tiled_attention
 
 OPERATORS = torch_compat.flex_attention_operators()
 
@@ -51,10 +52,45 @@ def _rewrite_one(module: fx.GraphModule, node: fx.Node) -> int:
         *(call.query, call.key, call.value, call.score, mask, call.scale),
         *(call.score_arguments, call.mask_arguments, autocast),
     )
-    if not _gives(module, args, like):
+    tiled = _tiles(module, call, args, seen_alike=mask is None)
+    if tiled is not None and _gives(module, tiled_attention, tiled, like):
+        node.target, node.args, node.kwargs = tiled_attention, tiled, {}
+        return 1
+    if not _gives(module, plain_attention, args, like):
         return 0
     node.target, node.args, node.kwargs = plain_attention, args, {}
     return 1
+
+
+def _tiles(
+    module: fx.GraphModule,
+    call: torch_compat.FlexAttentionCall,
+    args: tuple[Any, ...],
+    seen_alike: bool,
+) -> tuple[Any, ...] | None:
+    """The arguments of tiled_attention, where it can be."""
+    lists: list[tuple[Any, ...]] = []
+    for blocks in (call.blocks_of_keys, call.blocks_of_queries):
+        partial, whole = tuple(blocks[:2]), tuple(blocks[2:])
+        if not seen_alike and (len(whole) != 2 or None in partial):
+            return None
+        lists.append(() if seen_alike else partial if None in whole else partial + whole)
+    sizes = (TILE, TILE) if seen_alike else tuple(call.block_sizes)
+    autocast = args[-1]
+    query, key, value, captured = (
+        fx.node.map_arg(one, lambda node: _value_of(module, node))
+        for one in (call.query, call.key, call.value, (call.score_arguments, call.mask_arguments))
+    )
+    types = [autocast if x.is_floating_point() and autocast else x.dtype for x in (query, key, value)]
+    if not is_tiled(query, key, value, types, sizes, [*captured[0], *captured[1]]):
+        return None
+    return (*args, *lists, sizes)
+
+
+def _value_of(module: fx.GraphModule, node: fx.Node) -> Any:
+    if node.op == "get_attr" and "example_value" not in node.meta:
+        return torch_compat.attribute_of(module, str(node.target))
+    return node.meta["example_value"]
 
 
 def _only_computes(graph: fx.Graph) -> bool:
@@ -70,19 +106,18 @@ def _sees_all(graph: fx.Graph) -> bool:
     return dynamo.name_of(result) == "new_ones"
 
 
-def _gives(module: fx.GraphModule, args: tuple[Any, ...], like: tuple[Any, ...]) -> bool:
-    """Whether plain_attention takes the arguments and gives such results. Whatever functions of
-    scores compute, torch.vmap or the operators may refuse."""
-
-    def value(node: fx.Node) -> Any:
-        if node.op == "get_attr" and "example_value" not in node.meta:
-            return torch_compat.attribute_of(module, str(node.target))
-        return node.meta["example_value"]
-
-    values = fx.node.map_arg(args, value)
+def _gives(
+    module: fx.GraphModule,
+    attention: Callable[..., Any],
+    args: tuple[Any, ...],
+    like: tuple[Any, ...],
+) -> bool:
+    """Whether it takes the arguments and gives such results. Whatever functions of scores compute,
+    torch.vmap or the operators may refuse."""
+    values = fx.node.map_arg(args, lambda node: _value_of(module, node))
     try:
         with torch_compat.fake_mode_of(like[0]), torch.no_grad():
-            results = plain_attention(*values)
+            results = attention(*values)
     except dynamo.REFUSALS:
         return False
     if len(results) != len(like) or results[0].dtype != like[0].dtype:
@@ -112,7 +147,7 @@ def plain_attention(
     exponentials and the largest score, in the same unit.
     """
     if autocast is not None:
-        query, key, value = (_autocast(x, autocast) for x in (query, key, value))
+        query, key, value = (autocast_to(x, autocast) for x in (query, key, value))
     with torch.autocast(query.device.type, enabled=False):
         batch, heads, queries, _ = query.shape
         groups, keys = key.shape[1], key.shape[2]
@@ -120,82 +155,15 @@ def plain_attention(
         rows = query.reshape(batch * groups, heads // groups * queries, query.shape[3])
         key, value = (x.expand(batch, *x.shape[1:]).flatten(0, 1) for x in (key, value))
         scores = _Scores.apply(rows, key).view(batch, heads, queries, keys) * scale
-        scores = _modified(scores, score, mask, score_arguments, mask_arguments)
+        scores = modified(scores, score, mask, score_arguments, mask_arguments)
 
         weights, sums, largest = _Softmax.apply(scores)
         weights = weights.reshape(batch * groups, heads // groups * queries, keys)
         out = _WeightedSum.apply(weights, value.to(query.dtype))
         out = out.view(batch, heads, queries, value.shape[2])
-        return _laid_out_as(out, query), sums / math.log(2), largest / math.log(2)
-
-
-def _autocast(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """What autocast makes of an operand of a product."""
-    return x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x
-
-
-def _modified(
-    scores: Tensor,
-    score: Callable[..., Tensor],
-    mask: Callable[..., Tensor] | None,
-    score_arguments: Sequence[Any],
-    mask_arguments: Sequence[Any],
-) -> Tensor:
-    """The scores behind both functions, -inf where a query does not see a key."""
-    places = [torch.arange(size, device=scores.device) for size in scores.shape]
-    excluded = scores.new_full((), -math.inf)
-    with _TensorsAreIndices():
-        seen = None
-        if mask is not None:
-            seen = _for_all(mask, 0, len(mask_arguments))(*places, *mask_arguments)
-            # No gradient comes back from keys that are not seen, as in eager, not even NaN.
-            scores = torch.where(seen, scores, scores.detach())
-        changed = _for_all(score, 1, len(score_arguments))(scores, *places, *score_arguments)
-    if seen is not None:
-        return torch.where(seen, changed, excluded)
-    return changed if changed.is_floating_point() else changed.to(scores.dtype)
-
-
-def _for_all(function: Callable[..., Any], scores: int, others: int) -> Callable[..., Any]:
-    """A function of `scores` scores (0 or 1), four places and others, over a tensor of scores and
-    vectors of places: batches, heads, queries, keys."""
-    for place in reversed(range(4)):
-        over = [0 if i == place else None for i in range(4)]
-        dims = (*(0,) * scores, *over, *(None,) * others)
-        function = torch.vmap(function, in_dims=dims)
-    return function
-
-
-class _TensorsAreIndices(TorchFunctionMode):
-    """table[head, query - key] reads at what tensors say, where torch would ask a scalar tensor for
-    its number."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if func is not torch.Tensor.__getitem__:
-            return func(*args, **(kwargs or {}))
-        table, index = args
-        places = index if isinstance(index, tuple) else (index,)
-        tensors = [place for place in places if isinstance(place, Tensor)]
-        numbers = [
-            place
-            for place in places
-            if isinstance(place, (int, torch.SymInt)) and not isinstance(place, bool)
-        ]
-        if not tensors or len(tensors) + len(numbers) != len(places):
-            return func(*args)
-        for dim in reversed(range(len(places))):
-            if not isinstance(places[dim], Tensor):
-                table = table.select(dim, places[dim])
-        return torch.ops.aten.index.Tensor(table, tensors)
-
-
-def _laid_out_as(out: Tensor, query: Tensor) -> Tensor:
-    """`out`, whose batches, heads and queries lie in the order of the query's strides."""
-    order = sorted(range(3), key=lambda dim: query.stride(dim))
-    order = [*reversed(order), 3]
-    return out.permute(order).contiguous().permute([order.index(dim) for dim in range(4)])
+        order = order_of(query)
+        out = out.permute(order).contiguous().permute([order.index(dim) for dim in range(4)])
+        return out, sums / math.log(2), largest / math.log(2)
 
 
 class _Scores(torch.autograd.Function):

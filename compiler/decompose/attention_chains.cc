@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/decompose/attention_chains.h"
+
+#include <absl/strings/string_view.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/graph/arguments.h"
+#include "compiler/ops/operators.h"
+
+namespace tensord::compiler {
+namespace {
+
+constexpr absl::string_view kProducts = "tensord::attention_products";
+
+// How many of an operator's first arguments are functions of scores, and the products in them.
+struct EndRule {
+  absl::string_view op;
+  int functions, products;
+};
+constexpr EndRule kEnds[] = {
+    {"tensord::attention", 2, 1},
+    {"tensord::attention_query_gradient", 2, 2},
+    {"tensord::attention_key_gradients", 4, 2},
+};
+
+const EndRule* RuleOf(const Node& node) {
+  const auto* rule = std::ranges::find(kEnds, node.op, &EndRule::op);
+  return rule == std::end(kEnds) ? nullptr : rule;
+}
+
+// A body of its operands' elements, whoever reads it.
+bool IsOfElements(const Node& node, const LoweringRules& rules) {
+  const Operator* op = FindOperator(node.op);
+  if (op == nullptr || WritesArgument(op) || ActsBesides(op) || node.outputs.size() != 1) {
+    return false;
+  }
+  const bool kind = op->kind == OperatorKind::kPointwise || op->kind == OperatorKind::kView ||
+                    op->kind == OperatorKind::kCreation || op->kind == OperatorKind::kIndexing;
+  return kind && !rules.MayBeCall(node) && rules.LoweringOf(node) != nullptr &&
+         rules.CanGenerate(node);
+}
+
+class Finder {
+ public:
+  Finder(const Graph& graph, const Uses& uses, const LoweringRules& rules)
+      : graph_(graph), uses_(uses), rules_(rules), first_(graph.FirstNodeValue()) {}
+
+  void Run(std::vector<bool>* lowered, std::vector<bool>* lazy) {
+    const int count = static_cast<int>(graph_.nodes.size());
+    // What only chains read, from the back: all readers of a node come behind it.
+    std::vector<bool> only_read(count, false);
+    for (int i = count - 1; i >= 0; --i) {
+      if (!uses_.Runs(i)) continue;
+      const Node& node = graph_.nodes[i];
+      const bool is_product = node.op == kProducts && rules_.LoweringOf(node) != nullptr;
+      const bool fits = is_product || IsOfElements(node, rules_);
+      const auto readers = uses_.Readers({first_ + i, 0});
+      only_read[i] = fits && !readers.empty() && std::ranges::all_of(readers, [&](int reader) {
+        return reader < count && (only_read[reader] || IsFunctionOf(i, reader));
+      });
+    }
+    // Ends of which all products are such. What they share falls with any of them.
+    std::set<int> ends;
+    for (int i = 0; i < count; ++i) {
+      if (uses_.Runs(i) && RuleOf(graph_.nodes[i]) != nullptr) ends.insert(i);
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (auto it = ends.begin(); it != ends.end();) {
+        const std::set<int> inside = InsideOf(*it, only_read);
+        if (Holds(*it, inside)) {
+          ++it;
+          continue;
+        }
+        in_memory_.insert(inside.begin(), inside.end());
+        it = ends.erase(it);
+        changed = true;
+      }
+    }
+    for (const int end : ends) {
+      (*lowered)[end] = true;
+      for (const int node : InsideOf(end, only_read)) {
+        (*lazy)[node] = true;
+        if (graph_.nodes[node].op == kProducts) (*lowered)[node] = true;
+      }
+    }
+  }
+
+ private:
+  // Whether `end` reads the node's result as a function of scores, and not otherwise.
+  bool IsFunctionOf(int node, int end) const {
+    const Node& reader = graph_.nodes[end];
+    const EndRule* rule = RuleOf(reader);
+    if (rule == nullptr) return false;
+    bool found = false, otherwise = false;
+    for (size_t a = 0; a < reader.args.size(); ++a) {
+      ForEachValue({reader.args[a]}, [&](const ArgumentValue& arg) {
+        if (arg.value != first_ + node) return;
+        (static_cast<int>(a) < rule->functions ? found : otherwise) = true;
+      });
+    }
+    return found && !otherwise;
+  }
+
+  // The nodes that make an end's functions and that only chains read.
+  std::set<int> InsideOf(int end, const std::vector<bool>& only_read) const {
+    std::set<int> inside;
+    std::vector<int> open;
+    const auto add = [&](const ArgumentValue& arg) {
+      const int node = arg.value - first_;
+      if (node >= 0 && only_read[node] && inside.insert(node).second) open.push_back(node);
+    };
+    const Node& node = graph_.nodes[end];
+    for (int a = 0; a < RuleOf(node)->functions; ++a) {
+      // A function that others read as well would have to be in memory.
+      if (node.args[a].value < first_ || !only_read[node.args[a].value - first_]) return {};
+      add(node.args[a]);
+    }
+    while (!open.empty()) {
+      const Node& of = graph_.nodes[open.back()];
+      open.pop_back();
+      if (of.op != kProducts) ForEachValue(of.args, add);
+    }
+    return inside;
+  }
+
+  // Whether there is a kernel of it: functions are of every score, of the right products.
+  bool Holds(int end, const std::set<int>& inside) const {
+    const Node& node = graph_.nodes[end];
+    const auto is_product = [&](int other) { return graph_.nodes[other].op == kProducts; };
+    if (rules_.LoweringOf(node) == nullptr ||
+        std::ranges::count_if(inside, is_product) != RuleOf(node)->products ||
+        std::ranges::any_of(inside, [&](int other) { return in_memory_.count(other) != 0; })) {
+      return false;
+    }
+    const auto type_of = [&](int a) -> const TensorType& {
+      return graph_.TypeOf(node.args[a].value, node.args[a].output);
+    };
+    const TensorType& first = type_of(0);
+    for (int a = 0; a < RuleOf(node)->functions; ++a) {
+      const TensorType& type = type_of(a);
+      if (type.sizes.size() != 4 || type.sizes != first.sizes || type.dtype != kFloat32) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const Graph& graph_;
+  const Uses& uses_;
+  const LoweringRules& rules_;
+  const int first_;
+  std::set<int> in_memory_;  // what ends that are the job's read
+};
+
+}  // namespace
+
+AttentionChains::AttentionChains(const Graph& graph, const Uses& uses, const LoweringRules& rules,
+                                 bool on_chip)
+    : lowered_(graph.nodes.size(), false), lazy_(graph.nodes.size(), false) {
+  if (on_chip) Finder(graph, uses, rules).Run(&lowered_, &lazy_);
+}
+
+}  // namespace tensord::compiler
