@@ -157,14 +157,33 @@ std::optional<Value> Recorder::SimplifyTanh(Op op, Value a, Value b) {
   return Mul(Mul(Constant(4, dtype), s), rest);
 }
 
+// A product for a quotient, and one index for the sum or the difference of two loops, which needs no
+// 64 bits then.
+std::optional<Value> Recorder::SimplifyOfScores(Op op, const std::vector<Value>& args) {
+  if (args.size() != 2) return std::nullopt;
+  const Inst &a = block_->insts[args[0].id], &b = block_->insts[args[1].id];
+  if (op == Op::k_div && b.kind == InstKind::kConstant && b.dtype == kFloat32 && b.number != 0) {
+    return Compute(Op::k_mul, {args[0], Constant(1 / b.number, kFloat32)});
+  }
+  const auto is_loop = [](const Inst& inst) {
+    const sym::Atom* atom = inst.kind == InstKind::kIndex ? inst.index.AsAtom() : nullptr;
+    return atom != nullptr && atom->kind == sym::AtomKind::kLoop;
+  };
+  if ((op != Op::k_sub && op != Op::k_add) || !is_loop(a) || !is_loop(b)) return std::nullopt;
+  return Index(op == Op::k_sub ? a.index - b.index : a.index + b.index);
+}
+
 Value Recorder::Compute(Op op, std::vector<Value> args) {
   TENSORD_CHECK(static_cast<int>(args.size()) == InfoOf(op).arity, InfoOf(op).name);
+  if (precision_ == kOfScores) {
+    if (const auto simple = SimplifyOfScores(op, args)) return *simple;
+  }
   if (op == Op::k_div) {
     if (const auto reciprocal = ExactReciprocal(block_->insts[args[1].id])) {
       return Compute(Op::k_mul, {args[0], Constant(*reciprocal, args[1].dtype)});
     }
   }
-  if (args.size() == 2) {
+  if (args.size() == 2 && precision_ == kAll) {
     if (const auto simple = SimplifyTanh(op, args[0], args[1])) return *simple;
   }
   const DType dtype = ResultOf(op, args);

@@ -89,8 +89,15 @@ InstKey KeyOf(const Inst& inst);
 // Runs bodies and appends what they do to a block, with common subexpressions found once.
 class Recorder {
  public:
-  explicit Recorder(Block* block, int first_indirect_symbol = 0)
-      : block_(block), next_symbol_(first_indirect_symbol) {}
+  // How much of a float32 matters.
+  enum Precision : uint8_t {
+    kAll,
+    // Of scores, whose operands have 16 bits, and of weights that are exponentials of them: what is
+    // a rounding off, or small and off by roundings of 1, may be had for less.
+    kOfScores,
+  };
+  explicit Recorder(Block* block, int first_indirect_symbol = 0, Precision precision = kAll)
+      : block_(block), precision_(precision), next_symbol_(first_indirect_symbol) {}
 
   // Which part of complex numbers the body that is run gives: 0 the real one, 1 the imaginary one.
   // A body that only moves elements is run for each, and loads of complex tensors give that part.
@@ -136,8 +143,10 @@ class Recorder {
   // The present guard, and that `condition` holds.
   Value GuardWith(Value condition);
   std::optional<Value> SimplifyTanh(Op op, Value a, Value b);
+  std::optional<Value> SimplifyOfScores(Op op, const std::vector<Value>& args);
 
   Block* block_;
+  Precision precision_;
   std::map<InstKey, int> known_;
   int guard_ = -1;
   int next_symbol_ = 0;

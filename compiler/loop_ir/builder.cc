@@ -474,9 +474,9 @@ const std::pair<Tensor, Tensor>* Builder::OperandsOf(BufferId products) const {
   return it == products_.end() ? nullptr : &it->second;
 }
 
-LoopOp Builder::LoopOver(const Tensor& t) {
+LoopOp Builder::LoopOver(const Tensor& t, Recorder::Precision precision) {
   LoopOp op{.sizes = t.sizes(), .origin = origin_};
-  Recorder ops(&op.block);
+  Recorder ops(&op.block, 0, precision);
   const std::vector<Expr> loops = LoopVariables(t.sizes(), 0);
   const Sizes strides = ContiguousStrides(t.sizes());
   const BufferId all =

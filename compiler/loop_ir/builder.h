@@ -206,7 +206,7 @@ class Builder {
   // The operands of what such a buffer stands for; null of others.
   const std::pair<Tensor, Tensor>* OperandsOf(BufferId products) const;
   // The body of a lazy tensor as a loop over all its elements, of which `result` stands for them.
-  LoopOp LoopOver(const Tensor& t);
+  LoopOp LoopOver(const Tensor& t, Recorder::Precision precision);
   // A call that a kernel of ours computes, into buffers of ours.
   void AttentionInto(std::string op, ExternArgList args, const std::vector<Tensor>& results,
                      Attention attention);

@@ -44,7 +44,7 @@ class Chain {
   absl::Status Functions(std::initializer_list<const char*> names, const Tensor* key) {
     std::set<BufferId> products;
     for (const char* name : names) {
-      attention_.functions.push_back(b_.LoopOver(call_.tensor(name)));
+      attention_.functions.push_back(b_.LoopOver(call_.tensor(name), Recorder::kOfScores));
       for (const Inst& inst : attention_.functions.back().block.insts) {
         if (inst.kind != InstKind::kLoad) continue;
         if (b_.OperandsOf(inst.buffer) == nullptr) {
