@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlexAttention alone: TorchInductor's kernels of tiles, and tensord's, which store the scores.
+"""FlexAttention alone: kernels of tiles, TorchInductor's and tensord's.
 
     flex_attention.py [--device cuda|cpu] [--rounds N] [--only REGEX]
 

@@ -160,6 +160,9 @@ inline uint32_t __shfl_sync(unsigned lanes, uint32_t x, int from) {
 inline uint32_t __shfl_xor_sync(unsigned lanes, uint32_t x, int mask) {
   return __shfl_sync(lanes, x, int(threadIdx.x % 32) ^ mask);
 }
+inline float __shfl_xor_sync(unsigned lanes, float x, int mask) {
+  return std::bit_cast<float>(__shfl_xor_sync(lanes, std::bit_cast<uint32_t>(x), mask));
+}
 inline uint32_t __shfl_up_sync(unsigned lanes, uint32_t x, int by, int width) {
   const int lane = int(threadIdx.x % 32);
   return __shfl_sync(lanes, x, lane % width >= by ? lane - by : lane);
@@ -173,6 +176,7 @@ inline unsigned __ballot_sync(unsigned lanes, bool x) {
     return bits;
   });
 }
+inline int __any_sync(unsigned lanes, bool x) { return __ballot_sync(lanes, x) != 0; }
 inline void __syncthreads() { cuda_on_host::block->Meet(); }
 inline int __syncthreads_or(int x) { return cuda_on_host::CountVotes(x != 0) != 0; }
 inline int __syncthreads_and(int x) { return cuda_on_host::CountVotes(x == 0) == 0; }
@@ -220,6 +224,7 @@ inline unsigned atomicCAS(unsigned* p, unsigned expected, unsigned x) {
 // --- functions
 
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }
+inline float max(float a, float b) { return std::fmax(a, b); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline double erfinv(double x) { return tk_cpu::scalar::erfinv(x); }
