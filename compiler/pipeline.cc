@@ -18,8 +18,8 @@
 #include "compiler/graph/verify.h"
 #include "compiler/import/import.h"
 #include "compiler/kernel_ir/verify.h"
-#include "compiler/ops/operators.h"
 #include "compiler/memory/verify_memory.h"
+#include "compiler/ops/operators.h"
 #include "compiler/plan/emit_plan.h"
 #include "compiler/plan/fusion_graph.h"
 #include "compiler/plan/verify_plan.h"
@@ -78,12 +78,13 @@ absl::Status LowerPass(CompileState& state) {
   const v1::CompileOptions& options = state.job->options();
   const bool is_cuda = state.job->target().has_cuda();
   TENSORD_ASSIGN_OR_RETURN(
-      state.program, LowerGraph(state.graph, {.deterministic = options.deterministic(),
-                                              .checks_data = !options.unchecked(),
-                                              .eager_rounding = options.emulate_eager_rounding(),
-                                              .has_warpgroups = is_cuda && state.job->target().cuda().sm() == kWarpgroups,
-                                              .target = is_cuda ? v1::DEVICE_TYPE_CUDA
-                                                                : v1::DEVICE_TYPE_UNSPECIFIED}));
+      state.program,
+      LowerGraph(state.graph,
+                 {.deterministic = options.deterministic(),
+                  .checks_data = !options.unchecked(),
+                  .eager_rounding = options.emulate_eager_rounding(),
+                  .has_warpgroups = is_cuda && state.job->target().cuda().sm() == kWarpgroups,
+                  .target = is_cuda ? v1::DEVICE_TYPE_CUDA : v1::DEVICE_TYPE_UNSPECIFIED}));
   return absl::OkStatus();
 }
 

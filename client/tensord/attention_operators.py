@@ -75,10 +75,10 @@ def _kinds(
     kinds = []
     for counts, numbers in zip(blocks[::2], blocks[1::2], strict=True):
         is_listed = torch.arange(numbers.shape[-1], device=like.device) < counts[..., None]
+        beyond = -(-columns // column_size)
         of_blocks = torch.zeros(
-            (*numbers.shape[:3], -(-columns // column_size) + 1), dtype=torch.bool, device=like.device
+            (*numbers.shape[:3], beyond + 1), dtype=torch.bool, device=like.device
         )
-        beyond = of_blocks.shape[-1] - 1
         of_blocks.scatter_(3, torch.where(is_listed, numbers, beyond).long(), True)
         of_scores = of_blocks[..., :beyond].repeat_interleave(row_size, 2)
         of_scores = of_scores.repeat_interleave(column_size, 3)[:, :, :rows, :columns]

@@ -10,10 +10,11 @@ namespace {
 class CppPrinter : public KernelPrinter {
  public:
   std::string Print(const ir::Kernel& kernel) {
-    return absl::StrCat("#include \"tensord/cpu.h\"\n",
-                        IncludeOf(ir::PreludeFunction::kSpecial, kernel, "tensord/cpu/lift_special.h"), "\n",
-                        FunctionsText(kernel), ContextText(*kernel.cpu), TaskText(*kernel.cpu),
-                        EntryText(*kernel.cpu));
+    return absl::StrCat(
+        "#include \"tensord/cpu.h\"\n",
+        IncludeOf(ir::PreludeFunction::kSpecial, kernel, "tensord/cpu/lift_special.h"), "\n",
+        FunctionsText(kernel), ContextText(*kernel.cpu), TaskText(*kernel.cpu),
+        EntryText(*kernel.cpu));
   }
 
  protected:

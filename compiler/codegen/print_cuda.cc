@@ -41,11 +41,11 @@ class CudaPrinter : public KernelPrinter {
 
  private:
   std::string HeadText() const {
-    std::string text =
-        absl::StrCat("#include \"tensord/cuda.cuh\"\n",
-                     IncludeOf(ir::PreludeFunction::kSpecial, kernel_, "tensord/cuda/lift_special.cuh"),
-                     IncludeOf(ir::PreludeFunction::kAttention, kernel_, "tensord/cuda/attention_backward.cuh"),
-                     "\nusing index = ", kernel_.wide_index ? "int64_t" : "int", ";\n");
+    std::string text = absl::StrCat(
+        "#include \"tensord/cuda.cuh\"\n",
+        IncludeOf(ir::PreludeFunction::kSpecial, kernel_, "tensord/cuda/lift_special.cuh"),
+        IncludeOf(ir::PreludeFunction::kAttention, kernel_, "tensord/cuda/attention.cuh"),
+        "\nusing index = ", kernel_.wide_index ? "int64_t" : "int", ";\n");
     if (std::any_of(kernel_.cuda.begin(), kernel_.cuda.end(),
                     [](const ir::CudaEntry& entry) { return entry.shared_bytes > 0; })) {
       text += "extern __shared__ __align__(16) char shared_rows[];\n";

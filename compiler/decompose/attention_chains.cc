@@ -58,8 +58,8 @@ class Finder {
       const bool fits = is_product || IsOfElements(node, rules_);
       const auto readers = uses_.Readers({first_ + i, 0});
       only_read[i] = fits && !readers.empty() && std::ranges::all_of(readers, [&](int reader) {
-        return reader < count && (only_read[reader] || IsFunctionOf(i, reader));
-      });
+                       return reader < count && (only_read[reader] || IsFunctionOf(i, reader));
+                     });
     }
     // Ends of which all products are such. What they share falls with any of them.
     std::set<int> ends;

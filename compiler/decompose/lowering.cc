@@ -19,15 +19,28 @@ using Table = absl::flat_hash_map<std::string_view, const Lowering*>;
 const Table& AllLowerings() {
   static const Table* const table = [] {
     auto* all = new Table;
-    for (const auto& part :
-         {PointwiseLowerings(),     NumberPartLowerings(),    SpecialFunctionLowerings(),
-          ActivationLowerings(),    ReductionLowerings(),     ScanLowerings(),
-          SoftmaxLowerings(),       NormLowerings(),          LossLowerings(),
-          ViewLowerings(),          ConcatenationLowerings(), CreationLowerings(),
-          IndexingLowerings(),      RandomLowerings(),        MatrixLowerings(),
-          AttentionLowerings(),
-          ProductByRowsLowerings(), MaxPoolLowerings(),       MaxPoolBackwardLowerings(),
-          AveragePoolLowerings(),   SearchLowerings(),        GridSamplerLowerings()}) {
+    for (const auto& part : {PointwiseLowerings(),
+                             NumberPartLowerings(),
+                             SpecialFunctionLowerings(),
+                             ActivationLowerings(),
+                             ReductionLowerings(),
+                             ScanLowerings(),
+                             SoftmaxLowerings(),
+                             NormLowerings(),
+                             LossLowerings(),
+                             ViewLowerings(),
+                             ConcatenationLowerings(),
+                             CreationLowerings(),
+                             IndexingLowerings(),
+                             RandomLowerings(),
+                             MatrixLowerings(),
+                             AttentionLowerings(),
+                             ProductByRowsLowerings(),
+                             MaxPoolLowerings(),
+                             MaxPoolBackwardLowerings(),
+                             AveragePoolLowerings(),
+                             SearchLowerings(),
+                             GridSamplerLowerings()}) {
       for (const Lowering& lowering : part) {
         const bool is_new = all->emplace(lowering.name, &lowering).second;
         TENSORD_CHECK(is_new, absl::StrCat("two lowerings of ", std::string(lowering.name)));

@@ -185,12 +185,13 @@ const std::map<std::string_view, PreludeFunction>& ScalarOperations() {
       if (info.result == OpResult::Bool) result = 'm';
       if (info.result == OpResult::Second) result = '1';
       if (info.result == OpResult::Float32) result = 'f';
-      all->emplace(info.name, PreludeFunction{.name = info.name,
-                                              .devices = kBoth,
-                                              .operands = kOperands.substr(0, info.arity),
-                                              .result = result,
-                                              .header = info.is_special ? PreludeFunction::kSpecial
-                                                                       : PreludeFunction::kCommon});
+      all->emplace(info.name,
+                   PreludeFunction{.name = info.name,
+                                   .devices = kBoth,
+                                   .operands = kOperands.substr(0, info.arity),
+                                   .result = result,
+                                   .header = info.is_special ? PreludeFunction::kSpecial
+                                                             : PreludeFunction::kCommon});
     };
 #define TENSORD_OP(name, ...) add(InfoOf(Op::k_##name));
 #include "compiler/loop_ir/ops.def"

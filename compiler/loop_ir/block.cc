@@ -157,8 +157,8 @@ std::optional<Value> Recorder::SimplifyTanh(Op op, Value a, Value b) {
   return Mul(Mul(Constant(4, dtype), s), rest);
 }
 
-// A product for a quotient, and one index for the sum or the difference of two loops, which needs no
-// 64 bits then.
+// A product for a quotient, and one index for the sum or the difference of two loops, which needs
+// no 64 bits then.
 std::optional<Value> Recorder::SimplifyOfScores(Op op, const std::vector<Value>& args) {
   if (args.size() != 2) return std::nullopt;
   const Inst &a = block_->insts[args[0].id], &b = block_->insts[args[1].id];

@@ -479,11 +479,9 @@ LoopOp Builder::LoopOver(const Tensor& t, Recorder::Precision precision) {
   Recorder ops(&op.block, 0, precision);
   const std::vector<Expr> loops = LoopVariables(t.sizes(), 0);
   const Sizes strides = ContiguousStrides(t.sizes());
-  const BufferId all =
-      NewBuffer(BufferKind::kComputed, -1, t.dtype(), t.sizes(), strides, origin_);
+  const BufferId all = NewBuffer(BufferKind::kComputed, -1, t.dtype(), t.sizes(), strides, origin_);
   const Value value = t.Load(ops, loops);
-  op.stores.push_back(
-      {.buffer = all, .index = Linear(Expr(0), strides, loops), .value = value.id});
+  op.stores.push_back({.buffer = all, .index = Linear(Expr(0), strides, loops), .value = value.id});
   return op;
 }
 

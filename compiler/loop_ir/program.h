@@ -122,9 +122,9 @@ bool IsTrue(const ExternArgList& args, size_t place);
 // the whole ones); others are what the functions read besides.
 struct Attention {
   enum Kind : uint8_t {
-    kForward,         // outs: result, log of sums of exponentials, largest scores
-    kQueryGradient,   // outs: gradient of queries
-    kKeyGradients,    // outs: gradients of keys and of values
+    kForward,        // outs: result, log of sums of exponentials, largest scores
+    kQueryGradient,  // outs: gradient of queries
+    kKeyGradients,   // outs: gradients of keys and of values
   } kind;
   // Of loops (batch, head, query, key), each with one store: of a score; in backward of a product's
   // gradient, for keys of the softmax's weight behind it. First for partial blocks, then for whole
@@ -132,7 +132,7 @@ struct Attention {
   std::vector<LoopOp> functions;
   // What stands in them for the products: of queries and keys; of gradients and values.
   std::vector<BufferId> products;
-  int lists = 0;  // of blocks: 0, 2 or 4 arguments
+  int lists = 0;                              // of blocks: 0, 2 or 4 arguments
   int64_t block_queries = 1, block_keys = 1;  // of a block
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention whose scores are never in memory. Between the products and the others stand operators of
-// every score (decompose/attention_chains.h); without code of ours the job's own run, with all
+// Attention whose scores are never in memory. Between the products and the others stand operators
+// of every score (decompose/attention_chains.h); without code of ours the job's own run, with all
 // scores in memory (client/tensord/attention_operators.py).
 #include "compiler/ops/tables.h"
 

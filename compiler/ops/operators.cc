@@ -93,12 +93,16 @@ struct Table {
 const Table& TheTable() {
   static const Table* const table = [] {
     auto* all = new Table;
-    for (const OperatorTable& part :
-         {PointwiseTable(), SpecialFunctionTable(), ForeachTable(), ActivationTable(),
-          ReductionTable(), ScanTable(), NormalizationTable(), LossTable(), ViewTable(),
-          ConcatenationTable(), CreationTable(), IndexingTable(), ProductTable(),
-          ProductByRowsTable(), ConvolutionTable(), AttentionTable(), PoolingTable(), RandomTable(), AssertionTable(),
-          CallBackTable()}) {
+    for (const OperatorTable& part : {PointwiseTable(),     SpecialFunctionTable(),
+                                      ForeachTable(),       ActivationTable(),
+                                      ReductionTable(),     ScanTable(),
+                                      NormalizationTable(), LossTable(),
+                                      ViewTable(),          ConcatenationTable(),
+                                      CreationTable(),      IndexingTable(),
+                                      ProductTable(),       ProductByRowsTable(),
+                                      ConvolutionTable(),   AttentionTable(),
+                                      PoolingTable(),       RandomTable(),
+                                      AssertionTable(),     CallBackTable()}) {
       for (const OperatorRow& row : part.rows) all->operators.push_back(Parse(part.kind, row));
     }
     std::sort(all->operators.begin(), all->operators.end(),

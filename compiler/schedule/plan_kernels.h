@@ -21,8 +21,7 @@
 namespace tensord::compiler {
 
 // Of a step; nothing for an extern call of the library.
-using KernelPlan =
-    std::variant<std::monostate, CpuKernelPlan, CudaKernelPlan, CudaAttentionPlan>;
+using KernelPlan = std::variant<std::monostate, CpuKernelPlan, CudaKernelPlan, CudaAttentionPlan>;
 
 // Per step of the schedule.
 std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& schedule,

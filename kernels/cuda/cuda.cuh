@@ -31,6 +31,9 @@
 // generated.cuh  what the code generator relies on besides
 // scan.cuh       prefix sums in a group, and over a grid in one pass
 // tile.cuh       operands that lie across the vector loop, through shared memory
+//
+// Kernels of attention alone include attention.cuh besides, of whose PTX the tests replace
+// warpgroup.cuh.
 #ifndef TENSORD_CUDA_CUDA_CUH_
 #define TENSORD_CUDA_CUDA_CUH_
 

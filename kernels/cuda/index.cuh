@@ -39,8 +39,8 @@ TK_FN Vec<int64_t, W> wrapped_index(Vec<int64_t, W> index, int64_t size, Mask<W>
   return checked_index(index, size, on);
 }
 
-// Where the kernel must not end before its products do: of an index that is out of range it is noted
-// that one is `outside`, and it is 0.
+// Where the kernel must not end before its products do: of an index that is out of range it is
+// noted that one is `outside`, and it is 0.
 template <int W>
 TK_FN Vec<int64_t, W> noted_index(Vec<int64_t, W> index, int64_t size, bool& outside) {
   TK_EACH(i) {

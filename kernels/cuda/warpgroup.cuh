@@ -54,12 +54,12 @@ TK_FN uint64_t matrix_at(uint32_t address, int panel = 16) {
          uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
 
-#define TK_SUMS8(d, i)                                                              \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]),       \
-      "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define TK_SUMS8(d, i)                                                                        \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
 #define TK_SUMS32(d, i) TK_SUMS8(d, i), TK_SUMS8(d, i + 8), TK_SUMS8(d, i + 16), TK_SUMS8(d, i + 24)
-#define TK_NAMES32                                                                               \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "   \
+#define TK_NAMES32                                                                             \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
   "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define TK_NAMES64                                                                               \
   TK_NAMES32                                                                                     \
@@ -71,31 +71,33 @@ TK_FN uint64_t matrix_at(uint32_t address, int panel = 16) {
 // what follows of its sums of one more 16 columns, and b's columns; adds to the sums.
 template <class S, int N>
 struct Products;
-#define TK_PRODUCTS(type, name, columns, names, sums, a, b, scale, a0, a1, a2, a3, b2)           \
-  template <>                                                                                    \
-  struct Products<type, columns> {                                                               \
-    static TK_FN void shared(float* d, uint64_t x, uint64_t y, bool adds) {                      \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, " scale ", 0;\n"                               \
-                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." name "." name         \
-                   " {" names "}, " a ", " b ", p, 1, 1, 0, 0;}"                                 \
-                   : sums                                                                        \
-                   : "l"(x), "l"(y), "r"(int(adds)));                                            \
-    }                                                                                            \
-    static TK_FN void registers(float* d, const uint32_t* x, uint64_t y) {                       \
-      asm volatile("{.reg .pred p; setp.eq.b32 p, 0, 0;\n"                                       \
-                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." name "." name         \
-                   " {" names "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b2 ", p, 1, 1, 1;}"        \
-                   : sums                                                                        \
-                   : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y));                        \
-    }                                                                                            \
+#define TK_PRODUCTS(type, name, columns, names, sums, a, b, scale, a0, a1, a2, a3, b2)     \
+  template <>                                                                              \
+  struct Products<type, columns> {                                                         \
+    static TK_FN void shared(float* d, uint64_t x, uint64_t y, bool adds) {                \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, " scale                                  \
+                   ", 0;\n"                                                                \
+                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." name "." name   \
+                   " {" names "}, " a ", " b ", p, 1, 1, 0, 0;}"                           \
+                   : sums                                                                  \
+                   : "l"(x), "l"(y), "r"(int(adds)));                                      \
+    }                                                                                      \
+    static TK_FN void registers(float* d, const uint32_t* x, uint64_t y) {                 \
+      asm volatile(                                                                        \
+          "{.reg .pred p; setp.eq.b32 p, 0, 0;\n"                                          \
+          "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." name "." name " {" names \
+          "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b2 ", p, 1, 1, 1;}"                      \
+          : sums                                                                           \
+          : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y));                           \
+    }                                                                                      \
   };
-#define TK_PRODUCTS_64(type, name)                                                               \
-  TK_PRODUCTS(type, name, 64, TK_NAMES32, TK_SUMS32(d, 0), "%32", "%33", "%34", "%32", "%33",    \
+#define TK_PRODUCTS_64(type, name)                                                            \
+  TK_PRODUCTS(type, name, 64, TK_NAMES32, TK_SUMS32(d, 0), "%32", "%33", "%34", "%32", "%33", \
               "%34", "%35", "%36")
 #define TK_SUMS64(d) TK_SUMS32(d, 0), TK_SUMS32(d, 32)
-#define TK_PRODUCTS_128(type, name)                                                              \
-  TK_PRODUCTS(type, name, 128, TK_NAMES64, TK_SUMS64(d), "%64", "%65", "%66", "%64", "%65",      \
-              "%66", "%67", "%68")
+#define TK_PRODUCTS_128(type, name)                                                                \
+  TK_PRODUCTS(type, name, 128, TK_NAMES64, TK_SUMS64(d), "%64", "%65", "%66", "%64", "%65", "%66", \
+              "%67", "%68")
 TK_PRODUCTS_64(half, "f16")
 TK_PRODUCTS_64(bfloat16, "bf16")
 TK_PRODUCTS_128(half, "f16")

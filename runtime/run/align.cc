@@ -29,9 +29,8 @@ class Tensor {
 };
 
 bool IsWritten(const TensordProgram& program, uint32_t root) {
-  return std::ranges::any_of(program.written_inputs, [&](uint32_t number) {
-    return program.buffers[number].root == root;
-  });
+  return std::ranges::any_of(program.written_inputs,
+                             [&](uint32_t number) { return program.buffers[number].root == root; });
 }
 
 bool IsRealigned(const CallState& state, uint32_t root) {

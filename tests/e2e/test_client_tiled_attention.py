@@ -150,7 +150,7 @@ def _with_gradients(function: Attention, inputs: Sequence[Tensor]) -> list[Tenso
     """The results, and the gradients of all inputs."""
     leaves = [x.detach().requires_grad_() for x in inputs]
     results = tree_leaves(function(*leaves))
-    total = sum(_weighed(result) for result in results if result.requires_grad)
+    total = torch.stack([_weighed(x) for x in results if x.requires_grad]).sum()
     return [*(x.detach() for x in results), *torch.autograd.grad(total, leaves)]
 
 
@@ -188,9 +188,7 @@ def test_gradients_of_sums_alone(tensord_daemon: Any, tiled: None) -> None:
     _check(sums, case.inputs(), case.tolerance)
 
 
-def test_largest_scores(
-    tensord_daemon: Any, tiled: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_largest_scores(tensord_daemon: Any, tiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """For which torch asks for a GPU as well."""
     request = getattr(torchs, "AuxRequest", None)
     if request is None:
@@ -274,8 +272,8 @@ def test_nothing_as_large_as_scores_is_saved(
 # -- what becomes the operators --------------------------------------------------------------------
 
 
-def _stand_in(width: Any = 64, is_cuda: bool = True) -> Any:
-    shape = (BATCH, HEADS, LENGTH, width)
+def _stand_in(width: Any = 64, rows: Any = LENGTH, is_cuda: bool = True) -> Any:
+    shape = (BATCH, HEADS, rows, width)
     device = torch.device("cuda" if is_cuda else "cpu")
     return types.SimpleNamespace(shape=shape, is_cuda=is_cuda, device=device)
 
@@ -288,14 +286,16 @@ def _arguments(**changed: Any) -> dict[str, Any]:
     return {**of_tensors, "types": half, "sizes": (128, 64), "captured": captured, **changed}
 
 
+SYMBOL = ShapeEnv().create_unbacked_symint()
 TAKEN: dict[str, dict[str, Any]] = {
     "float16": {},
     "bfloat16": {"types": [torch.bfloat16] * 3},
     "other width of values": {"value": _stand_in(128)},
     "narrowest": {"query": _stand_in(8), "key": _stand_in(8)},
+    "queries of one tile": {"query": _stand_in(rows=64)},
+    "symbolic queries": {"query": _stand_in(rows=SYMBOL)},
     "captured nothing": {"captured": []},
 }
-SYMBOL = ShapeEnv().create_unbacked_symint()
 NOT_TAKEN: dict[str, dict[str, Any]] = {
     "cpu": {"query": _stand_in(is_cuda=False)},
     "float32": {"types": [torch.float32] * 3},
@@ -305,6 +305,7 @@ NOT_TAKEN: dict[str, dict[str, Any]] = {
     "wide": {"query": _stand_in(136), "key": _stand_in(136)},
     "width of no whole copies": {"query": _stand_in(12), "key": _stand_in(12)},
     "symbolic width": {"query": _stand_in(SYMBOL), "key": _stand_in(SYMBOL)},
+    "few queries": {"query": _stand_in(rows=63)},
     "wide values": {"value": _stand_in(136)},
     "small blocks of queries": {"sizes": (32, 64)},
     "small blocks of keys": {"sizes": (64, 32)},
@@ -345,8 +346,7 @@ def tiled_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def pretended(
         query: Tensor, key: Tensor, value: Tensor, types: Any, sizes: Any, captured: Any
     ) -> bool:
-        on_gpu = [_stand_in(x.shape[3]) for x in (query, key, value)]
-        return is_tiled(*on_gpu, [torch.float16] * 3, sizes, captured)
+        return is_tiled(**_arguments(sizes=sizes, captured=captured))
 
     _capability(monkeypatch, CAPABILITY)
     monkeypatch.setattr(flex_attention_module, "is_tiled", pretended)
@@ -356,8 +356,8 @@ def _with_table(
     block_mask: BlockMask | None,
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     def function(query: Tensor, key: Tensor, value: Tensor, table: Tensor) -> Tensor:
-        def biased(score: Tensor, b: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return score + table[head, (q - k).abs()]
+        def biased(score: Tensor, batch: Any, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            return score + table[head, (row - column).abs()]
 
         return flex_attention(query, key, value, score_mod=biased, block_mask=block_mask)
 
@@ -379,7 +379,7 @@ def test_a_table_that_has_a_gradient_goes_the_plain_way(
 def test_one_that_has_none_does_not(nothing_compiled: None, tiled_as_on_a_gpu: None) -> None:
     case = CASES["causal"]
     function = _with_table(case.block_mask())
-    graphs = _graphs(lambda *inputs: function(*inputs, BIASES), case.inputs())
+    graphs = _graphs(lambda query, key, value: function(query, key, value, BIASES), case.inputs())
     assert _operators(graphs.forward) == {"attention": 1, "attention_products": 1}
 
 

@@ -93,6 +93,12 @@ def flex_attention_call(node: fx.Node) -> FlexAttentionCall | None:
         return None
     query, key, value, score, mask = nodes
     captured = [tuple(given.get(name, ())) for name in _FLEX_ARGUMENTS[-2:]]
-    # Behind the numbers of queries and keys.
-    lists = (block_mask[2:6], block_mask[6:10], block_mask[-3:-1])
-    return FlexAttentionCall(query, key, value, score, mask, given["scale"], *captured, *lists)
+    return FlexAttentionCall(
+        *(query, key, value, score, mask, given["scale"]),
+        score_arguments=captured[0],
+        mask_arguments=captured[1],
+        # Behind the numbers of queries and keys.
+        blocks_of_keys=block_mask[2:6],
+        blocks_of_queries=block_mask[6:10],
+        block_sizes=block_mask[-3:-1],
+    )

@@ -142,8 +142,8 @@ class AttentionLowering {
                                        GroupMemory()};
     entry.parts.push_back({ir::CallOfFunction("attention0", std::move(operands)), {}});
     source.ir.cuda.push_back(std::move(entry));
-    source.functions.push_back({name, CudaGeometry{plan_.blocks, plan_.threads,
-                                                   plan_.shared_bytes, /*waits_itself=*/false}});
+    source.functions.push_back({name, CudaGeometry{plan_.blocks, plan_.threads, plan_.shared_bytes,
+                                                   /*waits_itself=*/false}});
     interface_.Describe(&source.ir);
     source.source = PrintCuda(source.ir);
     source.launch = interface_.launch();
@@ -199,19 +199,19 @@ class AttentionLowering {
       operands.push_back(is_number ? Address(op_.outs[i], true) : Rows(op_.outs[i], true));
     }
     const BufferView &query = Arg(0), &key = Arg(1), &value = Arg(2);
-    operands.push_back(ir::CallOf(
-        "attention_sizes",
-        {Integer(query.sizes[1]), Integer(key.sizes[1]), Integer(query.sizes[2]),
-         Integer(key.sizes[2]), Integer(key.sizes[3]), Integer(value.sizes[3]),
-         ir::Value(attention_.block_queries), ir::Value(attention_.block_keys)}));
+    operands.push_back(
+        ir::CallOf("attention_sizes",
+                   {Integer(query.sizes[1]), Integer(key.sizes[1]), Integer(query.sizes[2]),
+                    Integer(key.sizes[2]), Integer(key.sizes[3]), Integer(value.sizes[3]),
+                    ir::Value(attention_.block_queries), ir::Value(attention_.block_keys)}));
     operands.push_back(Lists(0, rows));
     operands.push_back(Lists(2, rows));
     operands.insert(operands.end(), functions.begin(), functions.end());
-    return ir::CallOf(NameOf(attention_.kind),
-                      {ir::ScalarType(program_.buffers[query.buffer].dtype),
-                       ir::Value(plan_.columns), ir::Value(plan_.value_columns),
-                       ir::Value(plan_.rows)},
-                      std::move(operands));
+    return ir::CallOf(
+        NameOf(attention_.kind),
+        {ir::ScalarType(program_.buffers[query.buffer].dtype), ir::Value(plan_.columns),
+         ir::Value(plan_.value_columns), ir::Value(plan_.rows)},
+        std::move(operands));
   }
 
   const Program& program_;

@@ -131,8 +131,8 @@ Results QueryGradient(Builder& b, const Call& call) {
 Results KeyGradients(Builder& b, const Call& call) {
   Chain chain(b, call, Attention::kKeyGradients);
   const Tensor like_key = call.tensor("like_key");
-  TENSORD_RETURN_IF_ERROR(chain.Functions(
-      {"masked", "masked_weights", "unmasked", "unmasked_weights"}, &like_key));
+  TENSORD_RETURN_IF_ERROR(
+      chain.Functions({"masked", "masked_weights", "unmasked", "unmasked_weights"}, &like_key));
   const auto& [query, key] = chain.Operands(0);
   const auto& [grad, value] = chain.Operands(1);
   return chain.Into({query, key, value, grad}, {chain.Result(0), chain.Result(1)});

@@ -12,8 +12,8 @@
 namespace tensord::compiler {
 namespace {
 
-// An operand. The stride of a size of 1 is the captured one: it says nothing of the elements, but to
-// libraries how to sum.
+// An operand. The stride of a size of 1 is the captured one: it says nothing of the elements, but
+// to libraries how to sum.
 Tensor OperandOf(Builder& b, const Call& call, const ArgumentValue& arg) {
   const Tensor t = call.tensor_of(arg);
   const TensorType& type = call.type_of(arg);

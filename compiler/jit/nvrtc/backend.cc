@@ -60,9 +60,9 @@ absl::StatusOr<Toolchain> FindNvrtc(const v1::Target& target, const JitConfig& c
   const int architecture = *std::prev(after);
   result.output = architecture == sm ? Output::kCubin : Output::kPtx;
   const std::string own = absl::StrCat("sm_", architecture, HasWarpgroups(architecture) ? "a" : "");
-  result.options.push_back(absl::StrCat(
-      "--gpu-architecture=",
-      result.output == Output::kCubin ? own : absl::StrCat("compute_", architecture)));
+  result.options.push_back(
+      absl::StrCat("--gpu-architecture=",
+                   result.output == Output::kCubin ? own : absl::StrCat("compute_", architecture)));
   for (const VersionedOption& option : kOptions)
     if (version >= option.since) result.options.push_back(option.text);
   result.id = absl::StrCat("nvrtc ", version.major, ".", version.minor, " | ",

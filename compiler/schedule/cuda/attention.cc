@@ -8,12 +8,12 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr int kPanel = 64;         // columns of a panel in shared memory, and rows of a tile
-constexpr int kItemBytes = 2;      // of queries, keys and values
-constexpr int kAlignment = 1024;   // of what warpgroups multiply
+constexpr int kPanel = 64;        // columns of a panel in shared memory, and rows of a tile
+constexpr int kItemBytes = 2;     // of queries, keys and values
+constexpr int kAlignment = 1024;  // of what warpgroups multiply
 constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
 
-// Tiles that a block has under way (kernels/cuda/attention.cuh).
+// Tiles that a block has under way (kernels/cuda/attention_tiles.cuh).
 constexpr int kStages = 3, kStagesOfKeyGradients = 2;
 
 const BufferView& ViewOf(const ExternOp& op, int arg) {

@@ -32,11 +32,11 @@ std::vector<CudaCase> Cases() {
       wide{.width = 128, .value_width = 128, .is_causal = true},
       odd{.groups = 4, .queries = 1, .keys = 333, .width = 40, .value_width = 72},
       any_size{.has_any_size = true};
-  return {Forward("forward", {}),          Backward("backward", {}),
-          Forward("half", half),           Backward("half, backward", half),
-          Forward("wide", wide),           Backward("wide, backward", wide),
-          Forward("odd", odd),             Backward("odd, backward", odd),
-          Forward("any size", any_size),   Backward("any size, backward", any_size)};
+  return {Forward("forward", {}),        Backward("backward", {}),
+          Forward("half", half),         Backward("half, backward", half),
+          Forward("wide", wide),         Backward("wide, backward", wide),
+          Forward("odd", odd),           Backward("odd, backward", odd),
+          Forward("any size", any_size), Backward("any size, backward", any_size)};
 }
 
 TEST(CudaAttention, AKernelHasATileOfRowsForEachBlock) {

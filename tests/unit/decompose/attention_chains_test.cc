@@ -8,12 +8,12 @@
 namespace tensord::testing {
 namespace attention_chains_test {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using compiler::Attention;
 using compiler::ExternOp;
 using compiler::Program;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Program LowerFor(AttentionGraph& of, bool has_warpgroups = true) {
   const auto graph = VerifiedImport(of.g.graph());

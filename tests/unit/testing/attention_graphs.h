@@ -14,7 +14,7 @@ namespace tensord::testing {
 struct AttentionCase {
   Dim batch = 2, heads = 4, groups = 2, queries = 200, keys = 200, width = 64, value_width = 64;
   v1::DType dtype = v1::DTYPE_BFLOAT16;
-  bool is_causal = false;  // with lists of blocks of 128
+  bool is_causal = false;     // with lists of blocks of 128
   bool has_any_size = false;  // queries and keys are of one symbolic size
 };
 
@@ -49,9 +49,7 @@ struct AttentionGraph {
   Ref Products(Ref a, Ref b, int step) {
     return g.Node("tensord::attention_products", {a, b, step}, Meta(scores));
   }
-  Ref Scaled(Ref products) {
-    return g.Node("aten::mul.Tensor", {products, 0.125}, Meta(scores));
-  }
+  Ref Scaled(Ref products) { return g.Node("aten::mul.Tensor", {products, 0.125}, Meta(scores)); }
   // -inf where a query comes before a key.
   Ref Masked(Ref of, double otherwise) {
     const auto places = [&](const Dim& size, const Shape& shape) {
@@ -60,8 +58,8 @@ struct AttentionGraph {
       return g.Node("aten::view", {all, Ints(shape)}, Meta(shape, v1::DTYPE_INT64));
     };
     const Ref rows = places(c.queries, {c.queries, 1}), columns = places(c.keys, {c.keys});
-    const Ref seen = g.Node("aten::ge.Tensor", {rows, columns},
-                            Meta({c.queries, c.keys}, v1::DTYPE_BOOL));
+    const Ref seen =
+        g.Node("aten::ge.Tensor", {rows, columns}, Meta({c.queries, c.keys}, v1::DTYPE_BOOL));
     return g.Node("aten::where.ScalarOther", {seen, of, otherwise}, Meta(scores));
   }
   Arg Blocks() const { return c.is_causal ? List(lists) : List({}); }
@@ -76,7 +74,8 @@ struct AttentionGraph {
   }
   void Forward() {
     const Ref scaled = Scaled(Products(query, key, 0));
-    const Ref masked = c.is_causal ? Masked(scaled, -std::numeric_limits<double>::infinity()) : scaled;
+    const Ref masked =
+        c.is_causal ? Masked(scaled, -std::numeric_limits<double>::infinity()) : scaled;
     g.Output(Attention(masked, scaled));
   }
   // Gradients of queries, keys and values, of that of the result.

@@ -195,10 +195,9 @@ struct Products {
   static_assert(N == 64 || N == 128);
   static void shared(float* d, uint64_t x, uint64_t y, bool adds) {
     if (!adds) std::fill_n(d, N / 2, 0.0f);
-    cuda_on_host::AddProducts<N>(
-        d, cuda_on_host::FactorAt<S>(uint32_t(x)), [y](int k, int column) {
-          return cuda_on_host::ElementAt<S>(uint32_t(y) + uint32_t(column * 128 + k * 2));
-        });
+    cuda_on_host::AddProducts<N>(d, cuda_on_host::FactorAt<S>(uint32_t(x)), [y](int k, int column) {
+      return cuda_on_host::ElementAt<S>(uint32_t(y) + uint32_t(column * 128 + k * 2));
+    });
   }
   static void registers(float* d, const uint32_t* x, uint64_t y) {
     const int panel = int(y >> 32);
@@ -211,6 +210,6 @@ struct Products {
 
 }  // namespace tk::ptx
 
-#include "tensord/cuda/attention_backward.cuh"
+#include "tensord/cuda/attention.cuh"
 
 #endif  // TENSORD_TESTS_UNIT_TESTING_WARPGROUP_ON_HOST_H_

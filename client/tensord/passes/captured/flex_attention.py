@@ -68,23 +68,33 @@ def _tiles(
     args: tuple[Any, ...],
     seen_alike: bool,
 ) -> tuple[Any, ...] | None:
-    """The arguments of tiled_attention, where it can be."""
-    lists: list[tuple[Any, ...]] = []
-    for blocks in (call.blocks_of_keys, call.blocks_of_queries):
-        partial, whole = tuple(blocks[:2]), tuple(blocks[2:])
-        if not seen_alike and (len(whole) != 2 or None in partial):
-            return None
-        lists.append(() if seen_alike else partial if None in whole else partial + whole)
-    sizes = (TILE, TILE) if seen_alike else tuple(call.block_sizes)
+    """The arguments of tiled_attention, where it can be. args: plain_attention's; seen_alike: every
+    query sees every key."""
+    lists: tuple[Any, ...] = ((), ())
+    sizes: tuple[Any, ...] = (TILE, TILE)
+    if not seen_alike:
+        lists = tuple(map(_lists_of, (call.blocks_of_keys, call.blocks_of_queries)))
+        sizes = tuple(call.block_sizes)
+    if None in lists:
+        return None
+    captured = [*call.score_arguments, *call.mask_arguments]
+    given: Any = [call.query, call.key, call.value, captured]
+    query, key, value, captured = fx.node.map_arg(given, lambda node: _value_of(module, node))
     autocast = args[-1]
-    query, key, value, captured = (
-        fx.node.map_arg(one, lambda node: _value_of(module, node))
-        for one in (call.query, call.key, call.value, (call.score_arguments, call.mask_arguments))
-    )
-    types = [autocast if x.is_floating_point() and autocast else x.dtype for x in (query, key, value)]
-    if not is_tiled(query, key, value, types, sizes, [*captured[0], *captured[1]]):
+    floats = (query, key, value)
+    types = [autocast if autocast and x.is_floating_point() else x.dtype for x in floats]
+    if not is_tiled(query, key, value, types, sizes, captured):
         return None
     return (*args, *lists, sizes)
+
+
+def _lists_of(blocks: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Counts and numbers of the partial blocks, and of the whole ones where the mask has them; None
+    where it does not say what is partial."""
+    partial, whole = tuple(blocks[:2]), tuple(blocks[2:])
+    if len(partial) != 2 or None in partial:
+        return None
+    return partial if None in whole else partial + whole
 
 
 def _value_of(module: fx.GraphModule, node: fx.Node) -> Any:

@@ -47,6 +47,9 @@ def is_tiled(
     mask's blocks."""
     if not query.is_cuda or torch.cuda.get_device_capability(query.device) != CAPABILITY:
         return False
+    # Scores of few queries are few; blocks of them would leave a GPU to few of its processors.
+    if isinstance(query.shape[2], int) and query.shape[2] < TILE:
+        return False
     widths = (query.shape[3], value.shape[3])
     if set(types) not in ({torch.float16}, {torch.bfloat16}):
         return False
