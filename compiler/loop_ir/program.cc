@@ -5,6 +5,7 @@
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
+#include <set>
 
 namespace tensord::compiler {
 namespace {
@@ -16,7 +17,17 @@ class Verifier {
 
   absl::Status Run() {
     for (const Operation& operation : program_.operations) {
+      const auto* call = std::get_if<ExternOp>(&operation);
+      if (call == nullptr || call->attention == nullptr) continue;
+      products_.insert(call->attention->products.begin(), call->attention->products.end());
+    }
+    for (const Operation& operation : program_.operations) {
       if (const auto* op = std::get_if<LoopOp>(&operation)) {
+        for (const Inst& inst : op->block.insts) {
+          if (inst.kind == InstKind::kLoad && products_.count(inst.buffer) > 0) {
+            return Broken(op->origin, "loads products that are never in memory");
+          }
+        }
         TENSORD_RETURN_IF_ERROR(Loops(*op));
       } else {
         TENSORD_RETURN_IF_ERROR(Call(std::get<ExternOp>(operation)));
@@ -151,12 +162,37 @@ class Verifier {
                        !std::holds_alternative<BufferView>(op.args[op.overwrites].value))) {
       return Broken(op.origin, "overwrites what is no tensor, or for several results");
     }
+    return op.attention == nullptr ? absl::OkStatus() : Functions(op);
+  }
+
+  // Of one score each: what they load is that score's products, or an argument.
+  absl::Status Functions(const ExternOp& op) {
+    const Attention& attention = *op.attention;
+    std::set<BufferId> arguments;
+    ForEachView(op.args, [&](const BufferView& view) { arguments.insert(view.buffer); });
+    for (const LoopOp& function : attention.functions) {
+      TENSORD_RETURN_IF_ERROR(Loops(function));
+      if (function.sizes.size() != 4 || function.stores.size() != 1) {
+        return Broken(op.origin, "a function is not of one score");
+      }
+      for (const Inst& inst : function.block.insts) {
+        if (inst.kind != InstKind::kLoad) continue;
+        if (std::ranges::count(attention.products, inst.buffer) == 0) {
+          if (arguments.count(inst.buffer) == 0) {
+            return Broken(op.origin, "a function loads what is no argument");
+          }
+        } else if (inst.index != function.stores[0].index) {
+          return Broken(op.origin, "a function loads another score's product");
+        }
+      }
+    }
     return absl::OkStatus();
   }
 
   const Program& program_;
   const int buffers_;
   v1::DeviceType device_ = v1::DEVICE_TYPE_UNSPECIFIED;  // of the loops, once one is known
+  std::set<BufferId> products_;                          // that stand for what is never in memory
 };
 
 }  // namespace
@@ -248,6 +284,11 @@ std::string ToString(const Program& program) {
       absl::StrAppend(&text, "extern ", call.op, ".", call.overload, " -> ",
                       absl::StrJoin(call.results, ", "), call.ordered ? " ordered" : "", "  # ",
                       call.origin, "\n");
+      if (call.attention == nullptr) continue;
+      for (const LoopOp& function : call.attention->functions) {
+        absl::StrAppend(&text, "function ", sym::ToString(function.sizes), "\n",
+                        ToString(function.block), "score %", function.stores[0].value, "\n");
+      }
     }
   }
   return text;

@@ -82,10 +82,12 @@ def tiled_attention(
 
     def scores(products: Tensor) -> tuple[Tensor, Tensor]:
         scaled = products * scale
-        unmasked = modified(scaled, score, None, score_arguments, ()).float()
+        unmasked = modified(scaled, score, None, score_arguments, ())
+        if unmasked.dtype != torch.float32:
+            raise TypeError("a function of scores gives another type")
         if mask is None:
             return unmasked, unmasked
-        return modified(scaled, score, mask, score_arguments, mask_arguments).float(), unmasked
+        return modified(scaled, score, mask, score_arguments, mask_arguments), unmasked
 
     blocks = Blocks(of_keys, of_queries, sizes) if mask is not None else Blocks()
     with torch.autocast(query.device.type, enabled=False):
@@ -127,10 +129,10 @@ class _Tiled(torch.autograd.Function):
             taken = taken - grad_of_sums
         of_weights = operators.products(grad, value, 1) - taken.unsqueeze(-1)
         weights = [torch.exp(one.detach() - zero) for one in (masked, unmasked)]
-        of_products = []
-        for one, weight in zip((masked, unmasked), weights, strict=True):
-            (gradient,) = torch.autograd.grad(one, products, weight * of_weights, retain_graph=True)
-            of_products.append(gradient)
+        of_products = [
+            _gradient(one, products, weight * of_weights)
+            for one, weight in zip((masked, unmasked), weights, strict=True)
+        ]
         of_query = operators.query_gradient(
             *of_products, key, blocks.of_keys, blocks.sizes, order_of(query)
         )
@@ -139,3 +141,11 @@ class _Tiled(torch.autograd.Function):
             *of_products, *weights, query, grad, key, value, blocks.of_queries, blocks.sizes, orders
         )
         return of_query, of_key, of_value, None, None
+
+
+def _gradient(scores: Tensor, products: Tensor, grad: Tensor) -> Tensor:
+    """Of products, of that of scores; zeros where the function does not look at them."""
+    if not scores.requires_grad:
+        return torch.zeros_like(grad)
+    (found,) = torch.autograd.grad(scores, products, grad, retain_graph=True, allow_unused=True)
+    return torch.zeros_like(grad) if found is None else found
