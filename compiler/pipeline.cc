@@ -19,7 +19,6 @@
 #include "compiler/import/import.h"
 #include "compiler/kernel_ir/verify.h"
 #include "compiler/memory/verify_memory.h"
-#include "compiler/ops/operators.h"
 #include "compiler/plan/emit_plan.h"
 #include "compiler/plan/fusion_graph.h"
 #include "compiler/plan/verify_plan.h"
@@ -34,7 +33,6 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr absl::string_view kOwnOperators = "tensord::";
 // The architecture whose warpgroups multiply matrices (kernels/cuda/warpgroup.cuh).
 constexpr uint32_t kWarpgroups = 90;
 
@@ -70,10 +68,7 @@ absl::Status LowerPass(CompileState& state) {
   const auto& names = state.job->library_nodes();
   const std::set<std::string> library(names.begin(), names.end());
   for (Node& node : state.graph.nodes) {
-    // What a rewrite has put in may be no operator of torch's.
-    const bool is_own = absl::StartsWith(node.op, kOwnOperators) &&
-                        !IsOfKind(FindOperator(node.op), OperatorKind::kAttention);
-    node.library = library.count(node.name) > 0 && !is_own;
+    node.library = library.count(node.name) > 0 && IsInJobs(node.op);
   }
   const v1::CompileOptions& options = state.job->options();
   const bool is_cuda = state.job->target().has_cuda();

@@ -5,7 +5,7 @@
     out, sums, largest = attention(masked(products), unmasked(products), value, ...)
 
 Between them stand plain operators, of every score. The daemon makes one kernel of such a chain
-(compiler/decompose/tiled_attention.h), which goes over tiles of keys, and of what its functions
+(compiler/decompose/attention_chains.h), which goes over tiles of keys, and of what its functions
 give only a tile is there at a time. In eager, or where that cannot be, the operators do what they
 say, with all scores in memory.
 

@@ -371,4 +371,8 @@ absl::StatusOr<Program> LowerGraph(const Graph& graph, LoweringOptions options) 
   return Lowerer(graph, DeviceOf(graph), options).Run();
 }
 
+bool IsInJobs(std::string_view op) {
+  return !op.starts_with("tensord::") || IsOfKind(FindOperator(op), OperatorKind::kAttention);
+}
+
 }  // namespace tensord::compiler

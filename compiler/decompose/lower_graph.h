@@ -9,6 +9,8 @@
 #ifndef TENSORD_COMPILER_DECOMPOSE_LOWER_GRAPH_H_
 #define TENSORD_COMPILER_DECOMPOSE_LOWER_GRAPH_H_
 
+#include <string_view>
+
 #include "base/status.h"
 #include "compiler/graph/graph.h"
 #include "compiler/loop_ir/builder.h"
@@ -18,6 +20,9 @@ namespace tensord::compiler {
 // InvalidArgument, with a message that names the node, for what an operator cannot compute: sizes
 // or types that do not fit each other, and a result that is declared otherwise than it follows.
 absl::StatusOr<Program> LowerGraph(const Graph& graph, LoweringOptions options = {});
+
+// Whether jobs have the operator, and can call it: what rewrites put in is none of theirs.
+bool IsInJobs(std::string_view op);
 
 // Drops operations whose results nobody reads, or that have no elements to compute. Buffers keep
 // their numbers. Library calls that are `ordered` stay.
