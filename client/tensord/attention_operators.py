@@ -56,7 +56,8 @@ def _products_fake(a: Tensor, b: Tensor, step: int) -> Tensor:
 
 
 # The products of all rows of `a` and of `b`, float32. Calls with another `step` are not taken for
-# one: what backward computes again is not saved.
+# one: what backward computes again is not saved. Of one kernel's products those of queries and keys
+# have the lesser one.
 products = _define(
     "attention_products(Tensor a, Tensor b, int step) -> Tensor", _products, _products_fake
 )

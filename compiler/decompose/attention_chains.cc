@@ -14,6 +14,9 @@ namespace {
 
 constexpr absl::string_view kProducts = "tensord::attention_products";
 
+// What kernels of attention have tiles and rows of.
+constexpr int64_t kTile = 64, kMostColumns = 128, kAtOnce = 8;
+
 // How many of an operator's first arguments are functions of scores, and the products in them.
 struct EndRule {
   absl::string_view op;
@@ -54,7 +57,8 @@ class Finder {
     for (int i = count - 1; i >= 0; --i) {
       if (!uses_.Runs(i)) continue;
       const Node& node = graph_.nodes[i];
-      const bool is_product = node.op == kProducts && rules_.LoweringOf(node) != nullptr;
+      const bool is_product =
+          node.op == kProducts && rules_.LoweringOf(node) != nullptr && rules_.CanGenerate(node);
       const bool fits = is_product || IsOfElements(node, rules_);
       const auto readers = uses_.Readers({first_ + i, 0});
       only_read[i] = fits && !readers.empty() && std::ranges::all_of(readers, [&](int reader) {
@@ -114,8 +118,6 @@ class Finder {
     };
     const Node& node = graph_.nodes[end];
     for (int a = 0; a < RuleOf(node)->functions; ++a) {
-      // A function that others read as well would have to be in memory.
-      if (node.args[a].value < first_ || !only_read[node.args[a].value - first_]) return {};
       add(node.args[a]);
     }
     while (!open.empty()) {
@@ -126,11 +128,59 @@ class Finder {
     return inside;
   }
 
+  TensorType TypeOf(const ArgumentValue& arg) const { return graph_.TypeOf(arg.value, arg.output); }
+
+  // A function that others read as well would have to be in memory.
+  bool ReadsNothingElse(const Node& end, const std::set<int>& inside) const {
+    for (int a = 0; a < RuleOf(end)->functions; ++a) {
+      if (inside.count(end.args[a].value - first_) == 0) return false;
+    }
+    return true;
+  }
+
+  // Counts and numbers of blocks of whole tiles.
+  bool HasLists(const Node& end) const {
+    const std::vector<ArgumentValue>& lists = Argument(end, "blocks").items;
+    for (const ArgumentValue& list : lists) {
+      if (TypeOf(list).dtype != kInt32 || TypeOf(list).sizes.size() < 3) return false;
+    }
+    const std::vector<ArgumentValue>& sizes = Argument(end, "sizes").items;
+    const auto is_of_tiles = [](const ArgumentValue& size) {
+      const auto rows = size.integer.AsConstant();
+      return rows && *rows > 0 && *rows % kTile == 0;
+    };
+    return lists.size() <= 4 && lists.size() % 2 == 0 && sizes.size() == 2 &&
+           std::ranges::all_of(sizes, is_of_tiles);
+  }
+
+  // Rows of 16 bits and a width that the kernels have, which nobody writes before they are read.
+  bool AreRows(const ArgumentValue& rows, int products, int end) const {
+    const TensorType type = TypeOf(rows);
+    const bool narrow = type.dtype == v1::DTYPE_FLOAT16 || type.dtype == v1::DTYPE_BFLOAT16;
+    const auto width = type.sizes.size() == 4 ? type.sizes[3].AsConstant() : std::nullopt;
+    return narrow && width && *width > 0 && *width <= kMostColumns && *width % kAtOnce == 0 &&
+           !uses_.IsWrittenBetween(ValueOf(rows), products, end);
+  }
+
   // Whether there is a kernel of it: functions are of every score, of the right products.
   bool Holds(int end, const std::set<int>& inside) const {
     const Node& node = graph_.nodes[end];
     const auto is_product = [&](int other) { return graph_.nodes[other].op == kProducts; };
-    if (rules_.LoweringOf(node) == nullptr ||
+    std::set<DType> types;  // of all rows
+    const auto fits = [&](int other) {
+      return std::ranges::all_of(graph_.nodes[other].args, [&](const ArgumentValue& arg) {
+        const int maker = arg.kind == ArgumentValue::kValue ? arg.value - first_ : -1;
+        if (arg.kind != ArgumentValue::kValue || inside.count(maker) != 0) return true;
+        types.insert(TypeOf(arg).dtype);
+        return AreRows(arg, other, end);
+      });
+    };
+    for (const int other : inside) {
+      if (is_product(other) && !fits(other)) return false;
+    }
+    if (!fits(end) || types.size() != 1) return false;
+    if (rules_.LoweringOf(node) == nullptr || !rules_.CanGenerate(node) ||
+        !ReadsNothingElse(node, inside) || !HasLists(node) ||
         std::ranges::count_if(inside, is_product) != RuleOf(node)->products ||
         std::ranges::any_of(inside, [&](int other) { return in_memory_.count(other) != 0; })) {
       return false;

@@ -157,14 +157,10 @@ std::optional<Value> Recorder::SimplifyTanh(Op op, Value a, Value b) {
   return Mul(Mul(Constant(4, dtype), s), rest);
 }
 
-// A product for a quotient, and one index for the sum or the difference of two loops, which needs
-// no 64 bits then.
+// One index for the sum or the difference of two loops, which needs no 64 bits then.
 std::optional<Value> Recorder::SimplifyOfScores(Op op, const std::vector<Value>& args) {
   if (args.size() != 2) return std::nullopt;
   const Inst &a = block_->insts[args[0].id], &b = block_->insts[args[1].id];
-  if (op == Op::k_div && b.kind == InstKind::kConstant && b.dtype == kFloat32 && b.number != 0) {
-    return Compute(Op::k_mul, {args[0], Constant(1 / b.number, kFloat32)});
-  }
   const auto is_loop = [](const Inst& inst) {
     const sym::Atom* atom = inst.kind == InstKind::kIndex ? inst.index.AsAtom() : nullptr;
     return atom != nullptr && atom->kind == sym::AtomKind::kLoop;

@@ -93,7 +93,7 @@ class Recorder {
   enum Precision : uint8_t {
     kAll,
     // Of scores, whose operands have 16 bits, and of weights that are exponentials of them: what is
-    // a rounding off, or small and off by roundings of 1, may be had for less.
+    // small may be off by roundings of 1.
     kOfScores,
   };
   explicit Recorder(Block* block, int first_indirect_symbol = 0, Precision precision = kAll)

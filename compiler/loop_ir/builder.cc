@@ -459,17 +459,17 @@ std::vector<Tensor> Builder::Extern(std::string op, std::string overload, Extern
   return tensors;
 }
 
-Tensor Builder::ProductsOfRows(const Tensor& a, const Tensor& b) {
-  const Sizes sizes = {a.sizes()[0], a.sizes()[1], a.sizes()[2], b.sizes()[2]};
+Tensor Builder::ProductsOfRows(RowProducts of) {
+  const Sizes sizes = {of.a.sizes()[0], of.a.sizes()[1], of.a.sizes()[2], of.b.sizes()[2]};
   const Sizes strides = ContiguousStrides(sizes);
   const BufferId id = NewBuffer(BufferKind::kComputed, -1, kFloat32, sizes, strides, origin_);
-  products_.emplace(id, std::make_pair(a, b));
+  products_.emplace(id, std::move(of));
   return Pointwise(kFloat32, sizes, {}, 0, [=](Recorder& ops, Index index) {
     return ops.Load(id, kFloat32, Linear(Expr(0), strides, index));
   });
 }
 
-const std::pair<Tensor, Tensor>* Builder::OperandsOf(BufferId products) const {
+const Builder::RowProducts* Builder::ProductsIn(BufferId products) const {
   const auto it = products_.find(products);
   return it == products_.end() ? nullptr : &it->second;
 }

@@ -202,9 +202,14 @@ class Builder {
   // Products of all rows of `a` [batch, heads, rows, width] and of `b`, whose heads may be fewer:
   // lazy, float32, and never to be realized. Its body loads from a buffer that stands for them, and
   // has no memory (Attention::products).
-  Tensor ProductsOfRows(const Tensor& a, const Tensor& b);
-  // The operands of what such a buffer stands for; null of others.
-  const std::pair<Tensor, Tensor>* OperandsOf(BufferId products) const;
+  // `step`: tells a function's products apart.
+  struct RowProducts {
+    Tensor a, b;
+    int64_t step;
+  };
+  Tensor ProductsOfRows(RowProducts of);
+  // What such a buffer stands for; null of others.
+  const RowProducts* ProductsIn(BufferId products) const;
   // The body of a lazy tensor as a loop over all its elements, of which `result` stands for them.
   LoopOp LoopOver(const Tensor& t, Recorder::Precision precision);
   // A call that a kernel of ours computes, into buffers of ours.
@@ -233,7 +238,7 @@ class Builder {
   LoweringOptions options_;
   Program program_;
   std::string origin_;
-  std::map<BufferId, std::pair<Tensor, Tensor>> products_;  // OperandsOf
+  std::map<BufferId, RowProducts> products_;  // ProductsIn
 };
 
 // ---- Shapes

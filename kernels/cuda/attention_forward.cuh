@@ -142,12 +142,16 @@ TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
     total[r] += __shfl_xor_sync(~0u, total[r], 2);
     const int query = row + 8 * r;
     if (query >= n.queries) continue;
+    // NaN of a row that has one, or an infinite score, stays NaN.
+    const bool sees_nothing = total[r] == 0;
     impl::store_row<S, V>(out.of(b, h) + query * out.row, result, r,
-                          total[r] > 0 ? 1.0f / total[r] : 0.0f, n.value_width);
+                          sees_nothing ? 0.0f : 1.0f / total[r], n.value_width);
     if (impl::lane_of_warp() % 4 == 0) {
       const int64_t place = int64_t(bh) * n.queries + query;
-      sums[place] = total[r] > 0 ? most[r] + logf(total[r]) : -infinity<float>();
-      largest[place] = most[r];
+      const bool is_infinite = most[r] == infinity<float>();
+      const bool is_nan = total[r] != total[r] && !is_infinite;
+      sums[place] = is_infinite || sees_nothing ? most[r] : most[r] + logf(total[r]);
+      largest[place] = is_nan ? total[r] : most[r];
     }
   }
 }

@@ -103,11 +103,13 @@ struct TileList {
       if (block < (list == 0 ? counts[0] : counts[1])) {
         const int* const of = list == 0 ? blocks[0] : blocks[1];
         const int tile = (of != nullptr ? of[block] : block) * parts + part;
-        if (++part == parts) {
+        // Behind the keys there are no more of the block's.
+        const bool exists = tile < tiles;
+        if (++part == parts || !exists) {
           part = 0;
           ++block;
         }
-        if (tile >= tiles) continue;
+        if (!exists) continue;
         *is_whole = list == 1;
         return tile;
       }

@@ -52,9 +52,11 @@ TK_FN Vec<int64_t, W> noted_index(Vec<int64_t, W> index, int64_t size, bool& out
 }
 template <int W>
 TK_FN Vec<int64_t, W> noted_index(Vec<int64_t, W> index, int64_t size, bool& outside, Mask<W> on) {
-  bool noted = false;
-  index = noted_index(index, size, noted);
-  TK_EACH(i) outside |= on.at[i] && noted;
+  TK_EACH(i) {
+    const bool bad = uint64_t(index.at[i]) >= uint64_t(size);
+    outside |= on.at[i] && bad;
+    index.at[i] = bad ? 0 : index.at[i];
+  }
   return index;
 }
 template <int W>

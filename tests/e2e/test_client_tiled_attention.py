@@ -53,6 +53,7 @@ def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
         raise NotImplementedError
 
     monkeypatch.setattr(flex_attention_module, "is_tiled", lambda *_: True)
+    monkeypatch.setattr(flex_attention_module, "is_lowered", lambda: True)
     monkeypatch.setattr(flex_attention_module, "plain_attention", refuse)
 
 
@@ -217,6 +218,29 @@ def test_keys_of_one_batch(tensord_daemon: Any, tiled: None) -> None:
     _check(case.attention(return_lse=True), (query, key[:1], value[:1]), case.tolerance)
 
 
+def test_keys_that_are_the_values(tensord_daemon: Any, tiled: None) -> None:
+    attention = CASES["causal"].attention()
+
+    def function(query: Tensor, key: Tensor) -> Any:
+        return attention(query, key, key)
+
+    _check(function, CASES["causal"].inputs()[:2], CASES["causal"].tolerance)
+
+
+def test_a_function_that_does_not_look_at_scores(tensord_daemon: Any, tiled: None) -> None:
+    attention = Case(score=lambda s, b, h, query, key: (query - key) * 0.01).attention()
+    inputs = Case().inputs()
+    compiled = torch.compile(attention, backend="tensord", fullgraph=True)
+    torch.testing.assert_close(compiled(*inputs), attention(*inputs), rtol=2e-5, atol=2e-5)
+
+
+def test_lists_of_other_heads_go_the_plain_way(nothing_compiled: None, tiled: None) -> None:
+    """torch does not look how many heads have lists."""
+    case = Case(mask=_causal, lists=(None, 2))
+    graphs = _graphs(case.attention(), case.inputs())
+    assert not _operators(graphs.forward)
+
+
 def test_16_bits(tensord_daemon: Any, tiled: None) -> None:
     case = CASES["table of biases"]
     _check(case.attention(), case.inputs(torch.bfloat16), 3e-2)
@@ -350,6 +374,7 @@ def tiled_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     _capability(monkeypatch, CAPABILITY)
     monkeypatch.setattr(flex_attention_module, "is_tiled", pretended)
+    monkeypatch.setattr(flex_attention_module, "is_lowered", lambda: True)
 
 
 def _with_table(

@@ -125,7 +125,7 @@ def test_zeros_lie_as_what_they_replace() -> None:
     _check(run(), function(), ["columns", "rows"])
 
 
-def test_indices_decide_where_a_size_of_one_does_not() -> None:
+def test_indices_decide_where_the_operand_does_not() -> None:
     operands = [
         torch.randn(sizes).permute(order)
         for sizes, order in (
@@ -146,6 +146,7 @@ def test_indices_decide_where_a_size_of_one_does_not() -> None:
                 results.append(x[tuple(rows)])
                 rows[-1] = torch.arange(2)[:, None] % x.size(-1)
                 results.append(x[tuple(rows)])
+            results.append(x[torch.arange(6).view(2, 3).t() % x.size(0)])
         return results
 
     run = torch.compile(function, backend="tensord", fullgraph=True)

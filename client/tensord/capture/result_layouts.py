@@ -182,8 +182,9 @@ def _row_major(
 
 
 def _index(otherwise: Function) -> Function:
-    """Where no stride of the operand says which of two dimensions is the outer one, the indices do,
-    whose sizes of 1 have strides, too; torch declares what the operand alone says."""
+    """Where no stride of the operand says which of two dimensions is the outer one, those of the
+    indices do, and where they tie their strides of sizes of 1; torch declares what the operand alone
+    says."""
 
     def arranged(call: Function, x: Tensor, indices: list[Tensor | None]) -> Any:
         places = [index for index in indices if index is not None]
@@ -192,7 +193,8 @@ def _index(otherwise: Function) -> Function:
             return otherwise(x, indices)
         by = [dim for dim, index in enumerate(indices) if index is not None]
         others = [dim for dim in range(x.dim()) if dim not in by]
-        if not any(str(x.shape[dim]) == "1" for dim in others):
+        in_rows = all(map(torch_compat.is_known_contiguous, places))
+        if in_rows and not any(str(x.shape[dim]) == "1" for dim in others):
             return otherwise(x, indices)
         are_neighbours = by == list(range(by[0], by[0] + len(by)))
         before = [dim for dim in others if are_neighbours and dim < by[0]]
@@ -205,7 +207,10 @@ def _index(otherwise: Function) -> Function:
         whole = around(shape, x.size)
         source = x.as_strided(whole, around([0] * len(shape), x.stride))
         alone = around(shape, lambda _: 1)
-        wide = [index.expand(shape).reshape(alone).expand(whole) for index in places]
+        wide = [index.expand(shape) for index in places]
+        if x.is_cuda and len({str(index.stride()) for index in wide}) > 1:
+            wide = [index.contiguous() for index in wide]  # as eager's kernel has them
+        wide = [index.reshape(alone).expand(whole) for index in wide]
         order = torch_compat.pointwise_order(source, *wide)
         if order == torch_compat.pointwise_order(source):
             return otherwise(x, indices)

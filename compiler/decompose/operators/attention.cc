@@ -3,7 +3,8 @@
 // (attention_chains.h finds them).
 #include <absl/strings/str_cat.h>
 
-#include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "compiler/decompose/body_reads.h"
@@ -18,7 +19,7 @@ constexpr int kAtOnce = 8;
 
 // Lazy: what reads them finds their operands.
 Results Products(Builder& b, const Call& call) {
-  return AsResults(b.ProductsOfRows(call.tensor("a"), call.tensor("b")));
+  return AsResults(b.ProductsOfRows({call.tensor("a"), call.tensor("b"), call.constant("step")}));
 }
 
 // A tensor whose rows are contiguous and begin at multiples of kAtOnce elements: itself or a copy.
@@ -35,44 +36,74 @@ Tensor InRows(Builder& b, const Tensor& t) {
   return b.Realize(LazyCopy(b, t));
 }
 
+// By instruction: whether it depends on products.
+std::vector<bool> DependOnProducts(const Builder& b, const Block& block) {
+  std::vector<bool> depend;
+  for (const Inst& inst : block.insts) {
+    bool depends = inst.kind == InstKind::kLoad && b.ProductsIn(inst.buffer) != nullptr;
+    for (const int arg : inst.args) depends = depends || depend[arg];
+    depend.push_back(depends);
+  }
+  return depend;
+}
+
+// Quotients of products by numbers become products: of sums of 16-bit numbers one rounding more is
+// nothing. What is made of places alone stays exact.
+void ReplaceQuotients(const Builder& b, LoopOp* function) {
+  const std::vector<bool> depend = DependOnProducts(b, function->block);
+  Block result;
+  std::vector<int> moved;  // by old number
+  for (Inst inst : function->block.insts) {
+    for (int& arg : inst.args) arg = moved[arg];
+    if (inst.guard >= 0) inst.guard = moved[inst.guard];
+    const bool divides = inst.kind == InstKind::kCompute && inst.op == Op::k_div &&
+                         inst.dtype == kFloat32 && depend[moved.size()];
+    if (divides && result.insts[inst.args[1]].kind == InstKind::kConstant) {
+      const double reciprocal = 1 / result.insts[inst.args[1]].number;
+      if (std::isnormal(static_cast<float>(reciprocal))) {
+        result.insts.push_back(
+            {.kind = InstKind::kConstant, .dtype = kFloat32, .number = reciprocal});
+        inst.op = Op::k_mul;
+        inst.args[1] = static_cast<int>(result.insts.size()) - 1;
+      }
+    }
+    moved.push_back(static_cast<int>(result.insts.size()));
+    result.insts.push_back(std::move(inst));
+  }
+  function->block = std::move(result);
+  function->stores[0].value = moved[function->stores[0].value];
+}
+
 class Chain {
  public:
   Chain(Builder& b, const Call& call, Attention::Kind kind)
       : b_(b), call_(call), attention_{.kind = kind} {}
 
-  // `key`: the second operand of the first of two products; null where there is one.
-  absl::Status Functions(std::initializer_list<const char*> names, const Tensor* key) {
-    std::set<BufferId> products;
+  // Of that many products, the first of which is of the least step.
+  absl::Status Functions(std::initializer_list<const char*> names, size_t count) {
+    std::map<int64_t, BufferId> products;  // by step
     for (const char* name : names) {
-      attention_.functions.push_back(b_.LoopOver(call_.tensor(name), Recorder::kOfScores));
-      for (const Inst& inst : attention_.functions.back().block.insts) {
+      LoopOp function = b_.LoopOver(call_.tensor(name), Recorder::kOfScores);
+      for (const Inst& inst : function.block.insts) {
         if (inst.kind != InstKind::kLoad) continue;
-        if (b_.OperandsOf(inst.buffer) == nullptr) {
+        const Builder::RowProducts* of = b_.ProductsIn(inst.buffer);
+        if (of == nullptr) {
           read_.insert(inst.buffer);
-        } else if (inst.index != attention_.functions.back().stores[0].index) {
-          return absl::InternalError("a function reads another score's product");
-        } else {
-          products.insert(inst.buffer);
+        } else if (products.emplace(of->step, inst.buffer).first->second != inst.buffer) {
+          return absl::InternalError("two products of one step");
         }
       }
+      ReplaceQuotients(b_, &function);
+      attention_.functions.push_back(std::move(function));
     }
-    attention_.products.assign(products.begin(), products.end());
-    if (key != nullptr) {
-      const auto is_of_keys = [&](BufferId id) { return IsSame(b_.OperandsOf(id)->second, *key); };
-      std::ranges::stable_partition(attention_.products, is_of_keys);
-    }
-    const size_t count = key == nullptr ? 1 : 2;
-    if (attention_.products.size() != count) {
-      return absl::InternalError(absl::StrCat("functions of ", attention_.products.size(),
-                                              " products where there are ", count));
-    }
-    return absl::OkStatus();
+    for (const auto& [step, id] : products) attention_.products.push_back(id);
+    if (products.size() == count) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat("functions of ", products.size(), " products where there are ", count));
   }
 
-  // The operands of product number `i`.
-  const std::pair<Tensor, Tensor>& Operands(int i) const {
-    return *b_.OperandsOf(attention_.products[i]);
-  }
+  // What product number `i` is of.
+  const Builder::RowProducts& Of(int i) const { return *b_.ProductsIn(attention_.products[i]); }
 
   // `rows`: queries, keys, values and gradients.
   Results Into(const std::vector<Tensor>& rows, const std::vector<Tensor>& results) {
@@ -99,12 +130,6 @@ class Chain {
   }
 
  private:
-  static bool IsSame(const Tensor& a, const Tensor& b) {
-    return a.view() && b.view() && a.view()->buffer == b.view()->buffer &&
-           a.view()->offset == b.view()->offset && a.view()->sizes == b.view()->sizes &&
-           a.view()->strides == b.view()->strides;
-  }
-
   Builder& b_;
   const Call& call_;
   Attention attention_;
@@ -113,29 +138,24 @@ class Chain {
 
 Results Forward(Builder& b, const Call& call) {
   Chain chain(b, call, Attention::kForward);
-  TENSORD_RETURN_IF_ERROR(chain.Functions({"masked", "unmasked"}, nullptr));
-  const auto& [query, key] = chain.Operands(0);
-  return chain.Into({query, key, call.tensor("value")},
+  TENSORD_RETURN_IF_ERROR(chain.Functions({"masked", "unmasked"}, 1));
+  return chain.Into({chain.Of(0).a, chain.Of(0).b, call.tensor("value")},
                     {chain.Result(0), chain.Result(1), chain.Result(2)});
 }
 
 Results QueryGradient(Builder& b, const Call& call) {
   Chain chain(b, call, Attention::kQueryGradient);
-  const Tensor of_queries = call.tensor("key");
-  TENSORD_RETURN_IF_ERROR(chain.Functions({"masked", "unmasked"}, &of_queries));
-  const auto& [query, key] = chain.Operands(0);
-  const auto& [grad, value] = chain.Operands(1);
-  return chain.Into({query, key, value, grad}, {chain.Result(0)});
+  TENSORD_RETURN_IF_ERROR(chain.Functions({"masked", "unmasked"}, 2));
+  return chain.Into({chain.Of(0).a, chain.Of(0).b, chain.Of(1).b, chain.Of(1).a},
+                    {chain.Result(0)});
 }
 
 Results KeyGradients(Builder& b, const Call& call) {
   Chain chain(b, call, Attention::kKeyGradients);
-  const Tensor like_key = call.tensor("like_key");
   TENSORD_RETURN_IF_ERROR(
-      chain.Functions({"masked", "masked_weights", "unmasked", "unmasked_weights"}, &like_key));
-  const auto& [query, key] = chain.Operands(0);
-  const auto& [grad, value] = chain.Operands(1);
-  return chain.Into({query, key, value, grad}, {chain.Result(0), chain.Result(1)});
+      chain.Functions({"masked", "masked_weights", "unmasked", "unmasked_weights"}, 2));
+  return chain.Into({chain.Of(0).a, chain.Of(0).b, chain.Of(1).b, chain.Of(1).a},
+                    {chain.Result(0), chain.Result(1)});
 }
 
 constexpr Lowering kAttentionLowerings[] = {

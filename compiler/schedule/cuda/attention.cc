@@ -32,7 +32,7 @@ int RowsOf(Attention::Kind kind, int columns, int64_t block_rows) {
 }
 
 int ResidentOf(Attention::Kind kind, int columns) {
-  if (kind == Attention::kForward) return columns > kPanel ? 2 : 4;
+  if (kind == Attention::kForward) return columns > kPanel ? 2 : 3;
   return columns > kPanel ? 1 : 2;
 }
 

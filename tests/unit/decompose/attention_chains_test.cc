@@ -68,6 +68,12 @@ TEST(AttentionChains, ABackwardChainIsTwoCalls) {
     // Four tensors of rows, four lists, and what the functions read of each query.
     EXPECT_EQ(kernel->args.size(), 10u);
   }
+  // Queries, keys, values and gradients, in whatever order their products are.
+  std::vector<int> buffers;
+  for (int i = 0; i < 4; ++i) {
+    buffers.push_back(std::get<compiler::BufferView>(kernels[1]->args[i].value).buffer);
+  }
+  EXPECT_THAT(buffers, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(kernels[0]->attention->kind, Attention::kQueryGradient);
   EXPECT_EQ(kernels[0]->attention->functions.size(), 2u);
   EXPECT_EQ(kernels[1]->attention->kind, Attention::kKeyGradients);
@@ -132,6 +138,29 @@ TEST(AttentionChains, RowsThatAreNotContiguousAreCopied) {
   ASSERT_EQ(KernelsOf(program).size(), 1u);
   const auto& key = std::get<compiler::BufferView>(KernelsOf(program)[0]->args[1].value);
   EXPECT_TRUE(key.strides[3].Is(1));
+}
+
+TEST(AttentionChains, WhatIsMadeOfPlacesAloneIsExact) {
+  AttentionGraph of({});
+  const Ref places =
+      of.g.Node("aten::arange", {of.c.keys, v1::DTYPE_FLOAT32, nullptr, nullptr, nullptr},
+                of.Meta({of.c.keys}));
+  const Ref windows = of.g.Node("aten::div.Tensor", {places, 121.0}, of.Meta({of.c.keys}));
+  const Ref scaled = of.Scaled(of.Products(of.query, of.key, 0));
+  const Ref sum = of.g.Node("aten::add.Tensor", {scaled, windows, 1}, of.Meta(of.scores));
+  of.g.Output(of.Attention(sum, sum));
+  const Program program = LowerFor(of);
+  ASSERT_EQ(KernelsOf(program).size(), 1u);
+  EXPECT_THAT(ToString(KernelsOf(program)[0]->attention->functions[0].block), HasSubstr("div"));
+}
+
+TEST(AttentionChains, OtherTypesAndWidthsAreTheJobs) {
+  for (const AttentionCase& c : {AttentionCase{.dtype = v1::DTYPE_FLOAT32},
+                                 AttentionCase{.width = 136}, AttentionCase{.value_width = 12}}) {
+    AttentionGraph of(c);
+    of.Forward();
+    ExpectTheJobs(of);
+  }
 }
 
 // What is wanted of scores is no more than what their operands have.

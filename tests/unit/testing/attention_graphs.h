@@ -83,11 +83,12 @@ struct AttentionGraph {
     const auto scored = [&](const char* op, Ref a, const Arg& b) {
       return g.Node(op, {a, b}, Meta(scores));
     };
+    // torch has the products of gradients and values first.
+    const Ref of_weights =
+        g.Node("aten::sub.Tensor", {Products(grad, value, 2), taken, 1}, Meta(scores));
     const Ref scaled = Scaled(Products(query, key, 1));
     const Ref less = g.Node("aten::sub.Tensor", {scaled, sums, 1}, Meta(scores));
     const Ref weights = g.Node("aten::exp", {less}, Meta(scores));
-    const Ref of_weights =
-        g.Node("aten::sub.Tensor", {Products(grad, value, 1), taken, 1}, Meta(scores));
     const Ref of_scores = scored("aten::mul.Tensor", weights, of_weights);
     const Ref unmasked = scored("aten::mul.Tensor", of_scores, 0.125);
     const Ref masked = c.is_causal ? Masked(unmasked, 0.0) : unmasked;

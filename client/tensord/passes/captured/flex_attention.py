@@ -17,8 +17,8 @@ from torch import Tensor, fx
 
 from ... import torch_compat
 from . import dynamo
-from .flex_attention_functions import autocast_to, modified, order_of
-from .tiled_attention import TILE, is_tiled, tiled_attention
+from .flex_attention_functions import autocast_to, autocast_type, modified, order_of
+from .tiled_attention import TILE, are_lists_of, is_lowered, is_tiled, tiled_attention
 
 OPERATORS = torch_compat.flex_attention_operators()
 
@@ -80,9 +80,10 @@ def _tiles(
     captured = [*call.score_arguments, *call.mask_arguments]
     given: Any = [call.query, call.key, call.value, captured]
     query, key, value, captured = fx.node.map_arg(given, lambda node: _value_of(module, node))
-    autocast = args[-1]
-    floats = (query, key, value)
-    types = [autocast if autocast and x.is_floating_point() else x.dtype for x in floats]
+    of_values: Any = fx.node.map_arg(lists, lambda node: _value_of(module, node))
+    types = [autocast_type(x, args[-1]) for x in (query, key, value)]
+    if not is_lowered() or not all(are_lists_of(query, one) for one in of_values):
+        return None
     if not is_tiled(query, key, value, types, sizes, captured):
         return None
     return (*args, *lists, sizes)

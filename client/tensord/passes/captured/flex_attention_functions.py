@@ -12,9 +12,15 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 
+def autocast_type(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    """In which autocast to `dtype` has an operand of a product."""
+    casts = dtype is not None and x.is_floating_point() and x.dtype != torch.float64
+    return dtype if dtype is not None and casts else x.dtype
+
+
 def autocast_to(x: Tensor, dtype: torch.dtype) -> Tensor:
     """What autocast makes of an operand of a product."""
-    return x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x
+    return x.to(autocast_type(x, dtype))
 
 
 def modified(

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ... import attention_operators as operators
+from ...wire import rpc
 from .flex_attention_functions import autocast_to, modified, order_of
 
 CAPABILITY = (9, 0)
@@ -32,7 +33,12 @@ class Blocks:
 
     of_keys: Sequence[Tensor] = ()
     of_queries: Sequence[Tensor] = ()
-    sizes: Sequence[int] = (TILE, TILE)
+    sizes: Sequence[int] = (2 * TILE, 2 * TILE)
+
+
+def is_lowered() -> bool:
+    """Whether the daemon makes kernels of it; one of before does not."""
+    return rpc.client().lowers("tensord::attention")
 
 
 def is_tiled(
@@ -58,6 +64,18 @@ def is_tiled(
     fits = all(isinstance(w, int) and 0 < w <= MOST_COLUMNS for w in widths)
     fits = fits and all(w % COLUMNS_AT_ONCE == 0 for w in widths)
     return fits and all(isinstance(size, int) and size % TILE == 0 for size in sizes)
+
+
+def are_lists_of(query: Tensor, lists: Sequence[Tensor]) -> bool:
+    """Whether each batch and head has a block mask's lists, or all have the same."""
+    sizes = [("1", str(size)) for size in query.shape[:2]]
+    pairs = list(zip(lists[::2], lists[1::2], strict=True))
+    return all(
+        counts.dtype == numbers.dtype == torch.int32
+        and str(counts.shape) == str(numbers.shape[:3])
+        and all(str(n) in known for n, known in zip(numbers.shape, sizes, strict=False))
+        for counts, numbers in pairs
+    )
 
 
 def tiled_attention(
@@ -127,7 +145,7 @@ class _Tiled(torch.autograd.Function):
         taken = (out.float() * grad.float()).sum(-1)
         if grad_of_sums is not None:
             taken = taken - grad_of_sums
-        of_weights = operators.products(grad, value, 1) - taken.unsqueeze(-1)
+        of_weights = operators.products(grad, value, 2) - taken.unsqueeze(-1)
         weights = [torch.exp(one.detach() - zero) for one in (masked, unmasked)]
         of_products = [
             _gradient(one, products, weight * of_weights)
