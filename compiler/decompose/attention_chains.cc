@@ -52,24 +52,13 @@ class Finder {
 
   void Run(std::vector<bool>* lowered, std::vector<bool>* lazy) {
     const int count = static_cast<int>(graph_.nodes.size());
-    // What only chains read, from the back: all readers of a node come behind it.
-    std::vector<bool> only_read(count, false);
-    for (int i = count - 1; i >= 0; --i) {
-      if (!uses_.Runs(i)) continue;
-      const Node& node = graph_.nodes[i];
-      const bool is_product =
-          node.op == kProducts && rules_.LoweringOf(node) != nullptr && rules_.CanGenerate(node);
-      const bool fits = is_product || IsOfElements(node, rules_);
-      const auto readers = uses_.Readers({first_ + i, 0});
-      only_read[i] = fits && !readers.empty() && std::ranges::all_of(readers, [&](int reader) {
-                       return reader < count && (only_read[reader] || IsFunctionOf(i, reader));
-                     });
-    }
-    // Ends of which all products are such. What they share falls with any of them.
     std::set<int> ends;
     for (int i = 0; i < count; ++i) {
       if (uses_.Runs(i) && RuleOf(graph_.nodes[i]) != nullptr) ends.insert(i);
     }
+    if (ends.empty()) return;
+    const std::vector<bool> only_read = OnlyRead();
+    // What an end that falls shares with others is in memory, so that these fall, too.
     for (bool changed = true; changed;) {
       changed = false;
       for (auto it = ends.begin(); it != ends.end();) {
@@ -93,6 +82,24 @@ class Finder {
   }
 
  private:
+  // By node: whether chains alone read it.
+  std::vector<bool> OnlyRead() const {
+    const int count = static_cast<int>(graph_.nodes.size());
+    std::vector<bool> only_read(count, false);
+    for (int i = count - 1; i >= 0; --i) {  // all readers of a node come behind it
+      if (!uses_.Runs(i)) continue;
+      const Node& node = graph_.nodes[i];
+      const bool is_product =
+          node.op == kProducts && rules_.LoweringOf(node) != nullptr && rules_.CanGenerate(node);
+      const auto readers = uses_.Readers({first_ + i, 0});
+      only_read[i] = (is_product || IsOfElements(node, rules_)) && !readers.empty() &&
+                     std::ranges::all_of(readers, [&](int reader) {
+                       return reader < count && (only_read[reader] || IsFunctionOf(i, reader));
+                     });
+    }
+    return only_read;
+  }
+
   // Whether `end` reads the node's result as a function of scores, and not otherwise.
   bool IsFunctionOf(int node, int end) const {
     const Node& reader = graph_.nodes[end];
@@ -117,9 +124,7 @@ class Finder {
       if (node >= 0 && only_read[node] && inside.insert(node).second) open.push_back(node);
     };
     const Node& node = graph_.nodes[end];
-    for (int a = 0; a < RuleOf(node)->functions; ++a) {
-      add(node.args[a]);
-    }
+    for (int a = 0; a < RuleOf(node)->functions; ++a) add(node.args[a]);
     while (!open.empty()) {
       const Node& of = graph_.nodes[open.back()];
       open.pop_back();
@@ -129,14 +134,6 @@ class Finder {
   }
 
   TensorType TypeOf(const ArgumentValue& arg) const { return graph_.TypeOf(arg.value, arg.output); }
-
-  // A function that others read as well would have to be in memory.
-  bool ReadsNothingElse(const Node& end, const std::set<int>& inside) const {
-    for (int a = 0; a < RuleOf(end)->functions; ++a) {
-      if (inside.count(end.args[a].value - first_) == 0) return false;
-    }
-    return true;
-  }
 
   // Counts and numbers of blocks of whole tiles.
   bool HasLists(const Node& end) const {
@@ -162,40 +159,43 @@ class Finder {
            !uses_.IsWrittenBetween(ValueOf(rows), products, end);
   }
 
-  // Whether there is a kernel of it: functions are of every score, of the right products.
-  bool Holds(int end, const std::set<int>& inside) const {
-    const Node& node = graph_.nodes[end];
-    const auto is_product = [&](int other) { return graph_.nodes[other].op == kProducts; };
-    std::set<DType> types;  // of all rows
-    const auto fits = [&](int other) {
-      return std::ranges::all_of(graph_.nodes[other].args, [&](const ArgumentValue& arg) {
-        const int maker = arg.kind == ArgumentValue::kValue ? arg.value - first_ : -1;
-        if (arg.kind != ArgumentValue::kValue || inside.count(maker) != 0) return true;
+  // Of all products inside, and of the end, in one type.
+  bool HasRows(int end, const std::set<int>& inside) const {
+    std::set<DType> types;
+    const auto fits = [&](int node) {
+      return std::ranges::all_of(graph_.nodes[node].args, [&](const ArgumentValue& arg) {
+        if (!IsValue(arg) || inside.count(arg.value - first_) != 0) return true;
         types.insert(TypeOf(arg).dtype);
-        return AreRows(arg, other, end);
+        return AreRows(arg, node, end);
       });
     };
-    for (const int other : inside) {
-      if (is_product(other) && !fits(other)) return false;
-    }
-    if (!fits(end) || types.size() != 1) return false;
-    if (rules_.LoweringOf(node) == nullptr || !rules_.CanGenerate(node) ||
-        !ReadsNothingElse(node, inside) || !HasLists(node) ||
-        std::ranges::count_if(inside, is_product) != RuleOf(node)->products ||
-        std::ranges::any_of(inside, [&](int other) { return in_memory_.count(other) != 0; })) {
-      return false;
-    }
-    const auto type_of = [&](int a) -> const TensorType& {
-      return graph_.TypeOf(node.args[a].value, node.args[a].output);
-    };
-    const TensorType& first = type_of(0);
-    for (int a = 0; a < RuleOf(node)->functions; ++a) {
-      const TensorType& type = type_of(a);
-      if (type.sizes.size() != 4 || type.sizes != first.sizes || type.dtype != kFloat32) {
+    const auto is_whole = [&](int node) { return !IsProduct(node) || fits(node); };
+    return fits(end) && std::ranges::all_of(inside, is_whole) && types.size() == 1;
+  }
+
+  // Functions are of every score, and nobody else reads them.
+  bool HasFunctions(const Node& end, const std::set<int>& inside) const {
+    for (int a = 0; a < RuleOf(end)->functions; ++a) {
+      const TensorType type = TypeOf(end.args[a]);
+      if (inside.count(end.args[a].value - first_) == 0 || type.dtype != kFloat32 ||
+          type.sizes.size() != 4 || type.sizes != TypeOf(end.args[0]).sizes) {
         return false;
       }
     }
     return true;
+  }
+
+  bool IsProduct(int node) const { return graph_.nodes[node].op == kProducts; }
+
+  // Whether there is a kernel of it.
+  bool Holds(int end, const std::set<int>& inside) const {
+    const Node& node = graph_.nodes[end];
+    const auto is_in_memory = [&](int other) { return in_memory_.count(other) != 0; };
+    const auto products =
+        std::ranges::count_if(inside, [&](int other) { return IsProduct(other); });
+    return rules_.LoweringOf(node) != nullptr && rules_.CanGenerate(node) &&
+           products == RuleOf(node)->products && std::ranges::none_of(inside, is_in_memory) &&
+           HasFunctions(node, inside) && HasRows(end, inside) && HasLists(node);
   }
 
   const Graph& graph_;
