@@ -19,6 +19,7 @@ namespace tensord::compiler {
 namespace {
 
 constexpr char kLibraryCall[] = "a library call";
+constexpr char kOwnKernel[] = "attention has a kernel of its own";
 constexpr char kNotTried[] = "not tried: nearer ones share the memory";
 
 // Of a step; a longer list is no help.
@@ -213,8 +214,7 @@ class Describer {
     }
     for (const auto& [pair, bytes] : flows) {
       const auto said = why.find(pair);
-      const bool calls = IsCall(pair.first) || IsCall(pair.second);
-      AddEdge(pair, bytes, said != why.end() ? said->second : calls ? kLibraryCall : kNotTried);
+      AddEdge(pair, bytes, said != why.end() ? said->second : ReasonOf(pair.first, pair.second));
     }
     for (const auto& [pair, reason] : why) {
       if (flows.count(pair) != 0) continue;
@@ -226,8 +226,16 @@ class Describer {
     }
   }
 
-  bool IsCall(int step) const {
-    return std::holds_alternative<int>(schedule_.steps[static_cast<size_t>(step)].work);
+  // Why two steps are apart, of which scheduling said nothing.
+  const char* ReasonOf(int a, int b) const {
+    const char* reason = kNotTried;
+    for (const int step : {a, b}) {
+      const ScheduledStep& one = schedule_.steps[static_cast<size_t>(step)];
+      if (!std::holds_alternative<int>(one.work)) continue;
+      if (AttentionOf(program_, one) == nullptr) return kLibraryCall;
+      reason = kOwnKernel;
+    }
+    return reason;
   }
 
   v1::FusionEdge& AddEdge(std::pair<int, int> pair, int64_t bytes, const std::string& why) {

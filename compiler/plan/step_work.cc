@@ -224,6 +224,19 @@ constexpr FlopRule kFlopRules[] = {
               ConvolutionFlops(IsTrue(op.args, kIsTransposedBackward), views[1].sizes,
                                views[0].sizes, views[2]);
      }},
+    // Of all tiles, as if nothing were masked.
+    {"tensord::attention_query_gradient", 0, 4,
+     [](const ExternOp&, const Views& views, const std::vector<Expr>&) {
+       return AttentionFlops(views[0], views[1], views[2], 2, 1);
+     }},
+    {"tensord::attention_key_gradients", 0, 4,
+     [](const ExternOp&, const Views& views, const std::vector<Expr>&) {
+       return AttentionFlops(views[0], views[1], views[2], 2, 2);
+     }},
+    {"tensord::attention", 0, 3,
+     [](const ExternOp&, const Views& views, const std::vector<Expr>&) {
+       return AttentionFlops(views[0], views[1], views[2], 1, 1);
+     }},
     {"aten::convolution", 0, 2,
      [](const ExternOp& op, const Views& views, const std::vector<Expr>& made) {
        return ConvolutionFlops(IsTrue(op.args, kIsTransposed), views[0].sizes, made, views[1]);

@@ -15,10 +15,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Program LowerFor(AttentionGraph& of, bool has_warpgroups = true) {
-  const auto graph = VerifiedImport(of.g.graph());
+// `library`: an operator whose nodes the job wants to be library calls.
+Program LowerFor(AttentionGraph& of, bool has_warpgroups = true, const std::string& library = "") {
+  auto graph = VerifiedImport(of.g.graph());
   EXPECT_TRUE(graph.ok()) << graph.status();
   if (!graph.ok()) return {};
+  for (compiler::Node& node : graph->nodes) node.library = node.op == library;
   auto program = compiler::LowerGraph(*graph, {.has_warpgroups = has_warpgroups});
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
@@ -92,6 +94,19 @@ TEST(AttentionChains, WithoutWarpgroupsTheJobsAreCalled) {
   AttentionGraph of({});
   of.Forward();
   ExpectTheJobs(of, /*has_warpgroups=*/false);
+}
+
+// Of which the JIT could not compile the kernel.
+TEST(AttentionChains, WhatIsToBeACallIsTheJobsWithItsProducts) {
+  for (const char* op : {"tensord::attention", "tensord::attention_products"}) {
+    AttentionGraph of({});
+    of.Forward();
+    EXPECT_THAT(lower_graph_testing::LibraryCalls(LowerFor(of, true, op)),
+                ElementsAre("tensord::attention_products", "tensord::attention"));
+    EXPECT_TRUE(compiler::IsInJobs(op));
+  }
+  EXPECT_FALSE(compiler::IsInJobs("tensord::residual_product"));
+  EXPECT_TRUE(compiler::IsInJobs("aten::mm"));
 }
 
 TEST(AttentionChains, ScoresThatOthersReadAreInMemory) {

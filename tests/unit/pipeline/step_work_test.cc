@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/compile.h"
-#include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/attention_graphs.h"
 
 namespace tensord::testing {
 namespace step_work_test {
@@ -18,11 +18,15 @@ struct Work {
 };
 
 // Of each step; sizes are constants.
-std::vector<Work> WorkOf(const GraphBuilder& builder) {
+std::vector<Work> WorkOf(const GraphBuilder& builder, uint32_t sm = 0) {
   GraphBuilder copy = builder;
   v1::CompileJob job;
   *job.mutable_graph() = copy.graph();
-  job.mutable_target()->mutable_cpu()->set_isa(v1::ISA_AVX2);
+  if (sm > 0) {
+    job.mutable_target()->mutable_cuda()->set_sm(sm);
+  } else {
+    job.mutable_target()->mutable_cpu()->set_isa(v1::ISA_AVX2);
+  }
   const auto result = compiler::Compile(job);
   EXPECT_TRUE(result.ok()) << result.status();
   std::vector<Work> all;
@@ -154,6 +158,20 @@ TEST(StepWork, AttentionSaysWhatItComputes) {
 }
 
 // 2^64 multiplications and additions, of bytes that are few enough.
+// Kernels of ours say it too: of products with keys and with values.
+TEST(StepWork, AttentionInTilesSaysWhatItComputes) {
+  AttentionGraph forward({.width = 40}), backward({.width = 40});
+  forward.Forward();
+  backward.Backward();
+  const uint64_t pairs = uint64_t{2} * 2 * 4 * 200 * 200;  // of two operations each
+  const std::vector<Work> ahead = WorkOf(forward.g, 90), back = WorkOf(backward.g, 90);
+  ASSERT_EQ(ahead.size(), 1u);
+  EXPECT_EQ(ahead[0].flops, pairs * (40 + 64));
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(back[0].flops, pairs * (2 * 40 + 64));
+  EXPECT_EQ(back[1].flops, pairs * (2 * 40 + 2 * 64));
+}
+
 TEST(StepWork, WhatDoesNotFitIsNotKnown) {
   GraphBuilder g;
   constexpr int kSize = 1 << 21;
