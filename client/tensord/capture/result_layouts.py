@@ -183,8 +183,7 @@ def _row_major(
 
 def _index(otherwise: Function) -> Function:
     """Where no stride of the operand says which of two dimensions is the outer one, those of the
-    indices do, and where they tie their strides of sizes of 1; torch declares what the operand alone
-    says."""
+    indices do, of sizes of 1, too; torch declares what the operand alone says."""
 
     def arranged(call: Function, x: Tensor, indices: list[Tensor | None]) -> Any:
         places = [index for index in indices if index is not None]
