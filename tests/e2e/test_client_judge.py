@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tensord.debug.compare import Mismatch
-from tensord.debug.judge import Judge, attempt, cause_of, is_upstream
+from tensord.debug.judge import Judge, Outcome, attempt, cause_of, is_upstream
 from torch import Tensor
 
 
@@ -131,6 +131,28 @@ def test_strides_that_torch_declares_otherwise_beside_sizes_that_data_decides() 
 
     assert Judge(program, inputs).is_misdeclared()
     assert not Judge(lambda condition, x: [x[x > 0] * 2, x], inputs).is_misdeclared()
+
+
+def test_strides_that_torch_declares_otherwise_of_sizes_that_are_symbols() -> None:
+    """Sizes of 1 tie: what is written in place lies otherwise than the sum that stands for it."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        x.add_(y)
+        return [torch.cat([x, x], 1)]
+
+    def inputs() -> list[torch.Tensor]:
+        return [torch.randn(9, 2, 1, 1).transpose(0, -1), torch.randn(())]
+
+    strides = Outcome("wrong", "strides")
+    judges = [Judge(program, inputs)]
+    assert is_upstream(program, judges, strides, dynamic=True)
+    assert not is_upstream(program, judges, Outcome("wrong", "value of output"), dynamic=True)
+
+    def plain(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.cat([x + 1, x], 1)]
+
+    judges = [Judge(plain, lambda: [torch.randn(4, 6)])]
+    assert not is_upstream(plain, judges, strides, dynamic=True)
 
 
 def test_a_cause_has_no_addresses() -> None:

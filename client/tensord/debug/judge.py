@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_map
 
 from . import compare
 from .case import whole_of
+from .declarations import DeclaredStrides
 
 # Runs of eager with every value rounded at random, which say how much rounding matters.
 SHAKEN_RUNS = 6
@@ -229,11 +230,19 @@ def attempt(
 
 
 def is_upstream(program: Program, judges: Sequence[Judge], outcome: Outcome, **how: Any) -> bool:
-    """True where torch's own backend aot_eager fails in the same way, or torch declares strides
-    that eager's results do not have. how: as `attempt` has it."""
-    if outcome.is_like(attempt(program, judges, "aot_eager", **how)):
+    """True where torch's own backend aot_eager fails in the same way; of strides also where torch
+    declares some that eager's results do not have, be it that aot_eager fails at what it declares.
+    how: as `attempt` has it."""
+    reference = attempt(program, judges, "aot_eager", **how)
+    if outcome.is_like(reference):
         return True
-    return outcome.cause == "strides" and any(judge.is_misdeclared() for judge in judges)
+    if outcome.cause != "strides":
+        return False
+    if reference.kind == "failed" or any(judge.is_misdeclared() for judge in judges):
+        return True
+    declared = DeclaredStrides()
+    attempt(program, judges, declared, **how)
+    return declared.are_others
 
 
 def cause_of(error: BaseException) -> str:
