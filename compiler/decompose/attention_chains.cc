@@ -15,7 +15,7 @@ namespace {
 constexpr absl::string_view kProducts = "tensord::attention_products";
 
 // What kernels of attention have tiles and rows of.
-constexpr int64_t kTile = 64, kMostColumns = 128, kAtOnce = 8;
+constexpr int64_t kTile = 64, kMostColumns = 128;
 
 // How many of an operator's first arguments are functions of scores, and the products in them.
 struct EndRule {
@@ -155,8 +155,8 @@ class Finder {
     const TensorType type = TypeOf(rows);
     const bool narrow = type.dtype == v1::DTYPE_FLOAT16 || type.dtype == v1::DTYPE_BFLOAT16;
     const auto width = type.sizes.size() == 4 ? type.sizes[3].AsConstant() : std::nullopt;
-    return narrow && width && *width > 0 && *width <= kMostColumns && *width % kAtOnce == 0 &&
-           !uses_.IsWrittenBetween(ValueOf(rows), products, end);
+    return narrow && width && *width > 0 && *width <= kMostColumns &&
+           *width % kAttentionCopy == 0 && !uses_.IsWrittenBetween(ValueOf(rows), products, end);
   }
 
   // Of all products inside, and of the end, in one type.

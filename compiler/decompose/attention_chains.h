@@ -11,6 +11,9 @@
 
 namespace tensord::compiler {
 
+// Elements that kernels of attention copy at once: rows begin at multiples of them.
+inline constexpr int kAttentionCopy = 8;
+
 class AttentionChains {
  public:
   // `on_chip`: whether the target has kernels of them at all.

@@ -36,8 +36,8 @@ TK_FN void attention_query_gradient(int number, char* bytes, const Rows<const S>
       .start(grads, first);
   const impl::TileCopy<S, kKeys, D, kThreads> keys(k.of(b, g), k.row, n.keys, n.width);
   const impl::TileCopy<S, kKeys, V, kThreads> values(v.of(b, g), v.row, n.keys, n.value_width);
-  impl::TileList list = impl::tiles_of(partial, whole, b, h, first / n.block_queries,
-                                       n.block_keys / kKeys, (n.keys + kKeys - 1) / kKeys);
+  const impl::TileList list = impl::tiles_of(partial, whole, b, h, first / n.block_queries,
+                                             n.block_keys / kKeys, (n.keys + kKeys - 1) / kKeys);
   const auto load = [&](int stage, int t) {
     if (t >= 0) {
       keys.start(stages + stage * kStageBytes, t * kKeys);
@@ -74,41 +74,8 @@ TK_FN void attention_query_gradient(int number, char* bytes, const Rows<const S>
       by(masked);
   };
 
-  bool is_whole = false;
-  int t = list.next(&is_whole);
-  if (t >= 0) {
-    bool next_is_whole = false;
-    int next = list.next(&next_is_whole), stage = 0;
-    load(0, t);
-    load(1, next);
-    ptx::wait_for_copies<1>();
-    impl::meet_copies();
-    ptx::begin_products();
-    multiply(0);
-    ptx::wait_for_products<0>();
-    differentiate(t, is_whole);
-    impl::round_weights<S, kKeys>(rounded, products);
-    while (next >= 0) {
-      const int following = impl::next_stage(stage);
-      ptx::wait_for_copies<0>();
-      impl::meet_copies();
-      t = next;
-      is_whole = next_is_whole;
-      next = list.next(&next_is_whole);
-      load(impl::next_stage(following), next);
-      ptx::begin_products();
-      multiply(following);
-      add(stage);
-      ptx::wait_for_products<1>();
-      differentiate(t, is_whole);
-      ptx::wait_for_products<0>();
-      impl::round_weights<S, kKeys>(rounded, products);
-      stage = following;
-    }
-    ptx::begin_products();
-    add(stage);
-    ptx::wait_for_products<0>();
-  }
+  const auto settle = [&] { impl::round_weights<S, kKeys>(rounded, products); };
+  impl::go_over_tiles(list, load, multiply, add, differentiate, settle);
   _Pragma("unroll") for (int r = 0; r < 2; ++r) {
     const int query = row + 8 * r;
     if (query >= n.queries) continue;

@@ -38,8 +38,8 @@ TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
   impl::TileCopy<S, Q, D, kThreads>(q.of(b, h), q.row, n.queries, n.width).start(queries, first);
   const impl::TileCopy<S, kKeys, D, kThreads> keys(k.of(b, g), k.row, n.keys, n.width);
   const impl::TileCopy<S, kKeys, V, kThreads> values(v.of(b, g), v.row, n.keys, n.value_width);
-  impl::TileList list = impl::tiles_of(partial, whole, b, h, first / n.block_queries,
-                                       n.block_keys / kKeys, (n.keys + kKeys - 1) / kKeys);
+  const impl::TileList list = impl::tiles_of(partial, whole, b, h, first / n.block_queries,
+                                             n.block_keys / kKeys, (n.keys + kKeys - 1) / kKeys);
   const auto load = [&](int stage, int t) {
     if (t >= 0) {
       keys.start(stages + stage * kStageBytes, t * kKeys);
@@ -98,44 +98,13 @@ TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
     }
   };
 
-  bool is_whole = false;
-  int t = list.next(&is_whole);
-  if (t >= 0) {
-    bool next_is_whole = false;
-    int next = list.next(&next_is_whole), stage = 0;
-    load(0, t);
-    load(1, next);
-    ptx::wait_for_copies<1>();
-    impl::meet_copies();
-    ptx::begin_products();
-    multiply_keys(0);
-    ptx::wait_for_products<0>();
-    exponentials(t, is_whole);
-    impl::round_weights<S, kKeys>(weights, scores);
-    while (next >= 0) {
-      const int following = impl::next_stage(stage);
-      ptx::wait_for_copies<0>();
-      impl::meet_copies();
-      t = next;
-      is_whole = next_is_whole;
-      next = list.next(&next_is_whole);
-      load(impl::next_stage(following), next);
-      ptx::begin_products();
-      multiply_keys(following);
-      multiply_values(stage);
-      ptx::wait_for_products<1>();
-      exponentials(t, is_whole);
-      ptx::wait_for_products<0>();
-      if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) {
-        _Pragma("unroll") for (int i = 0; i < V / 2; ++i) result[i] *= factor[i % 4 / 2];
-      }
-      impl::round_weights<S, kKeys>(weights, scores);
-      stage = following;
+  const auto settle = [&] {
+    if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) {
+      _Pragma("unroll") for (int i = 0; i < V / 2; ++i) result[i] *= factor[i % 4 / 2];
     }
-    ptx::begin_products();
-    multiply_values(stage);
-    ptx::wait_for_products<0>();
-  }
+    impl::round_weights<S, kKeys>(weights, scores);
+  };
+  impl::go_over_tiles(list, load, multiply_keys, multiply_values, exponentials, settle);
 
   _Pragma("unroll") for (int r = 0; r < 2; ++r) {
     total[r] += __shfl_xor_sync(~0u, total[r], 1);

@@ -233,6 +233,50 @@ TK_FN void meet_copies() {
   __syncthreads();
 }
 
+// Goes over the tiles of a list, of which there are three at a time on chip or on their way:
+//   load(stage, t)        begins to copy tile t, none where it is -1
+//   multiply(stage)       begins the products with the tile in a stage, which is there
+//   add(stage)            begins to add what is settled times that tile
+//   compute(t, is_whole)  takes the products with tile t, while the tile before it is added
+//   settle()              with nothing under way: has what was computed be what is added next
+template <class Load, class Multiply, class Add, class Compute, class Settle>
+TK_FN void go_over_tiles(TileList list, const Load& load, const Multiply& multiply, const Add& add,
+                         const Compute& compute, const Settle& settle) {
+  bool is_whole = false, next_is_whole = false;
+  int t = list.next(&is_whole);
+  if (t < 0) return;
+  int next = list.next(&next_is_whole), stage = 0;
+  load(0, t);
+  load(1, next);
+  ptx::wait_for_copies<1>();
+  meet_copies();
+  ptx::begin_products();
+  multiply(0);
+  ptx::wait_for_products<0>();
+  compute(t, is_whole);
+  settle();
+  while (next >= 0) {
+    const int following = next_stage(stage);
+    ptx::wait_for_copies<0>();
+    meet_copies();
+    t = next;
+    is_whole = next_is_whole;
+    next = list.next(&next_is_whole);
+    load(next_stage(following), next);
+    ptx::begin_products();
+    multiply(following);
+    add(stage);
+    ptx::wait_for_products<1>();
+    compute(t, is_whole);
+    ptx::wait_for_products<0>();
+    settle();
+    stage = following;
+  }
+  ptx::begin_products();
+  add(stage);
+  ptx::wait_for_products<0>();
+}
+
 }  // namespace impl
 
 struct AttentionSizes {

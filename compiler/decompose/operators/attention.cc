@@ -7,25 +7,23 @@
 #include <map>
 #include <set>
 
-#include "compiler/decompose/body_reads.h"
+#include "compiler/decompose/attention_chains.h"
 #include "compiler/decompose/layout.h"
 #include "compiler/decompose/lowering.h"
 
 namespace tensord::compiler {
 namespace {
 
-// Elements that are copied to shared memory at once.
-constexpr int kAtOnce = 8;
-
 // Lazy: what reads them finds their operands.
 Results Products(Builder& b, const Call& call) {
   return AsResults(b.ProductsOfRows({call.tensor("a"), call.tensor("b"), call.constant("step")}));
 }
 
-// A tensor whose rows are contiguous and begin at multiples of kAtOnce elements: itself or a copy.
+// A tensor whose rows are contiguous and begin at multiples of kAttentionCopy elements: itself or a
+// copy.
 Tensor InRows(Builder& b, const Tensor& t) {
   const auto begins = [](const Expr& elements) {
-    return sym::ExactDiv(elements, Expr(kAtOnce)).has_value();
+    return sym::ExactDiv(elements, Expr(kAttentionCopy)).has_value();
   };
   if (t.view()) {
     const BufferView& view = *t.view();

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 
+#include "compiler/schedule/cuda/widths.h"
+
 namespace tensord::compiler {
 namespace {
 
 constexpr int kPanel = 64;        // columns of a panel in shared memory, and rows of a tile
 constexpr int kItemBytes = 2;     // of queries, keys and values
 constexpr int kAlignment = 1024;  // of what warpgroups multiply
-constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
 
 // Tiles that a block has under way (kernels/cuda/attention_tiles.cuh).
 constexpr int kStages = 3, kStagesOfKeyGradients = 2;
@@ -41,9 +42,7 @@ bool IsWide(const Program& program, const Attention& attention) {
     for (const Inst& inst : function.block.insts) {
       if (inst.kind != InstKind::kLoad) continue;
       const bool stands_for_products = std::ranges::count(attention.products, inst.buffer) > 0;
-      const BufferInfo& buffer = program.buffers[inst.buffer];
-      const auto elements = StorageElements(buffer.sizes, buffer.strides).AsConstant();
-      if (!stands_for_products && (!elements || *elements > kMostIndex)) return true;
+      if (!stands_for_products && NeedsWideIndex(program.buffers[inst.buffer])) return true;
     }
   }
   return false;

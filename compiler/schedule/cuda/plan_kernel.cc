@@ -12,11 +12,11 @@
 #include "compiler/schedule/cuda/prepare_nest.h"
 #include "compiler/schedule/cuda/shared_functions.h"
 #include "compiler/schedule/cuda/threads.h"
+#include "compiler/schedule/cuda/widths.h"
 
 namespace tensord::compiler {
 namespace {
 
-constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
 // Where kernels can wait for those before them.
 constexpr int kWaitingArchitecture = 90;
 // Kernels that move more do not: with a wait ahead, the compiler knows no memory to be constant,
@@ -24,18 +24,11 @@ constexpr int kWaitingArchitecture = 90;
 // lose.
 constexpr int64_t kMostBytesOfWaiting = 16 << 20;
 
-// 32-bit indices reach every element; symbolic sizes may be anything.
-bool NeedsWideIndex(const Program& program, const Kernel& kernel) {
-  const auto wide = [](const Expr& count) {
-    const auto value = count.AsConstant();
-    return !value || *value > kMostIndex;
-  };
-  const auto wide_buffer = [&](BufferId id) {
-    const BufferInfo& buffer = program.buffers[id];
-    return wide(StorageElements(buffer.sizes, buffer.strides));
-  };
+// Whether 32-bit indices do not reach every element.
+bool HasWideIndex(const Program& program, const Kernel& kernel) {
+  const auto wide_buffer = [&](BufferId id) { return NeedsWideIndex(program.buffers[id]); };
   for (const Nest& nest : kernel.nests) {
-    if (wide(sym::Product(nest.outer) * sym::Product(nest.inner))) return true;
+    if (NeedsWideIndex(sym::Product(nest.outer) * sym::Product(nest.inner))) return true;
     for (const NestMember& member : nest.members) {
       for (const Inst& inst : member.loops.block.insts) {
         if (inst.kind == InstKind::kLoad && wide_buffer(inst.buffer)) return true;
@@ -69,7 +62,7 @@ CudaKernelPlan PlanCudaKernel(const Program& program, const Kernel& kernel,
                               const v1::CudaTarget& target) {
   // Nests that share a launch share its block size.
   const int fixed_threads = kernel.nests.size() > 1 ? kUsualThreads : 0;
-  CudaKernelPlan plan{.wide_index = NeedsWideIndex(program, kernel)};
+  CudaKernelPlan plan{.wide_index = HasWideIndex(program, kernel)};
   std::vector<std::string> keys;
   for (const Nest& nest : kernel.nests) {
     PlannedCudaNest planned{.nest = PrepareCudaNest(program, nest)};

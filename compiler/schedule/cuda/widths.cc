@@ -301,4 +301,14 @@ int64_t PairAlignment(const Expr& index, sym::SymbolKey loop) {
   return 0;
 }
 
+bool NeedsWideIndex(const Expr& elements) {
+  constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
+  const auto value = elements.AsConstant();
+  return !value || *value > kMostIndex;
+}
+
+bool NeedsWideIndex(const BufferInfo& buffer) {
+  return NeedsWideIndex(StorageElements(buffer.sizes, buffer.strides));
+}
+
 }  // namespace tensord::compiler

@@ -56,6 +56,10 @@ int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop);
 // even places.
 int64_t PairAlignment(const Expr& index, sym::SymbolKey loop);
 
+// Whether 32 bits do not reach so many elements; symbolic numbers may be anything.
+bool NeedsWideIndex(const Expr& elements);
+bool NeedsWideIndex(const BufferInfo& buffer);
+
 }  // namespace tensord::compiler
 
 #endif  // TENSORD_COMPILER_SCHEDULE_CUDA_WIDTHS_H_

@@ -71,7 +71,7 @@ def _tiles(
     """The arguments of tiled_attention, where it can be. args: plain_attention's; seen_alike: every
     query sees every key."""
     lists: tuple[Any, ...] = ((), ())
-    sizes: tuple[Any, ...] = (TILE, TILE)
+    sizes: tuple[Any, ...] = (2 * TILE, 2 * TILE)
     if not seen_alike:
         lists = tuple(map(_lists_of, (call.blocks_of_keys, call.blocks_of_queries)))
         sizes = tuple(call.block_sizes)

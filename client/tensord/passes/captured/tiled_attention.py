@@ -31,9 +31,9 @@ class Blocks:
     """A block mask's lists: of keys by queries, and of queries by keys; queries and keys of a
     block."""
 
-    of_keys: Sequence[Tensor] = ()
-    of_queries: Sequence[Tensor] = ()
-    sizes: Sequence[int] = (2 * TILE, 2 * TILE)
+    of_keys: Sequence[Tensor]
+    of_queries: Sequence[Tensor]
+    sizes: Sequence[int]
 
 
 def is_lowered() -> bool:
@@ -92,7 +92,7 @@ def tiled_attention(
     of_queries: Sequence[Tensor],
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """flex_attention.plain_attention, with the lists of `mask`."""
+    """flex_attention.plain_attention, with the lists of `mask`; none where there is no mask."""
     if autocast is not None:
         query, key, value = (autocast_to(x, autocast) for x in (query, key, value))
     batch = query.shape[0]
@@ -107,7 +107,7 @@ def tiled_attention(
             return unmasked, unmasked
         return modified(scaled, score, mask, score_arguments, mask_arguments), unmasked
 
-    blocks = Blocks(of_keys, of_queries, sizes) if mask is not None else Blocks()
+    blocks = Blocks(of_keys, of_queries, sizes)
     with torch.autocast(query.device.type, enabled=False):
         out, sums, largest = _Tiled.apply(query, key, value, scores, blocks)
         return out, sums / math.log(2), largest / math.log(2)
