@@ -19,7 +19,7 @@ inline const char* Version() { return TENSORD_VERSION; }
 inline constexpr uint32_t kProtocolVersion = 1;
 
 // The code that the compiler gives for a graph; part of every program key.
-inline constexpr uint32_t kCompilerVersion = 44;
+inline constexpr uint32_t kCompilerVersion = 46;
 
 // The form of Artifact (artifact.proto); a runtime refuses another. Part of every program key.
 inline constexpr uint32_t kArtifactFormat = 6;

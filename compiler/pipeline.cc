@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "base/cuda_architecture.h"
 #include "compiler/codegen/verify_kernels.h"
 #include "compiler/compile.h"
 #include "compiler/decompose/lower_graph.h"
@@ -32,9 +33,6 @@
 
 namespace tensord::compiler {
 namespace {
-
-// The architecture whose warpgroups multiply matrices (kernels/cuda/warpgroup.cuh).
-constexpr uint32_t kWarpgroups = 90;
 
 // The captured proto becomes a graph.
 absl::Status ImportPass(CompileState& state) {
@@ -78,7 +76,7 @@ absl::Status LowerPass(CompileState& state) {
                  {.deterministic = options.deterministic(),
                   .checks_data = !options.unchecked(),
                   .eager_rounding = options.emulate_eager_rounding(),
-                  .has_warpgroups = is_cuda && state.job->target().cuda().sm() == kWarpgroups,
+                  .has_warpgroups = is_cuda && HasWarpgroups(state.job->target().cuda().sm()),
                   .target = is_cuda ? v1::DEVICE_TYPE_CUDA : v1::DEVICE_TYPE_UNSPECIFIED}));
   return absl::OkStatus();
 }

@@ -154,7 +154,7 @@ Lowered BodyLowering::LowerArithmetic(const Inst& inst) {
   ir::Value call;
   switch (inst.kind) {
     case InstKind::kCompute:
-      call = ir::CallOf(InfoOf(inst.op).name, std::move(operands));
+      call = ir::CallOf(ComputeFunction(inst), std::move(operands));
       break;
     case InstKind::kCast:
       call = ir::CallOf("cast", {result}, std::move(operands));

@@ -136,6 +136,8 @@ class BodyLowering {
   // A computation at the vector level where the target has a better way than the operation on
   // vectors; none where it has not.
   virtual ir::Value SpecialCompute(const Inst& /*inst*/) { return {}; }
+  // The function of the prelude that computes an operation, of operands as the operation has them.
+  virtual std::string ComputeFunction(const Inst& inst) const { return InfoOf(inst.op).name; }
   // The name of a vector that is loaded by `load`.
   virtual ir::Value DefineLoad(const Inst& /*inst*/, const ir::Value& load) {
     return Define(vector_level(), load);

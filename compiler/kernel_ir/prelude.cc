@@ -166,11 +166,17 @@ constexpr PreludeFunction kFunctions[] = {
     {"all_blocks", kCuda, "", "", 'o', false, Meets::kNobody, kAttention},
     // heads, groups, queries, keys, width, value width, queries and keys of a block.
     {"attention_sizes", kCuda, "", "iiiiiiii", 'o', false, Meets::kNobody, kAttention},
-    // Block number, shared memory, rows, results, sizes, partial and whole blocks, functions.
-    {"attention_forward", kCuda, "tnnn", "igooooqqooocc", '-', true, Meets::kBlock, kAttention},
-    {"attention_query_gradient", kCuda, "tnnn", "igoooooooocc", '-', true, Meets::kBlock,
+    {"joined", kCuda, "w", "u", 'f', false, Meets::kNobody, kAttention},
+    {"joined", kCuda, "w", "uu", 'f', false, Meets::kNobody, kAttention},
+    {"joined", kCuda, "w", "uuu", 'f', false, Meets::kNobody, kAttention},
+    {"joined", kCuda, "w", "uuuu", 'f', false, Meets::kNobody, kAttention},
+    {"exp_approx", kCuda, "", "v", '0', false, Meets::kNobody, kAttention},
+    // Block number, shared memory, rows, results, sizes, partial and whole blocks, forward's factor,
+    // functions.
+    {"attention_forward", kCuda, "tnnn", "igooooqqooosccc", '-', true, Meets::kBlock, kAttention},
+    {"attention_query_gradient", kCuda, "tnnn", "igooooooooccc", '-', true, Meets::kBlock,
      kAttention},
-    {"attention_key_gradients", kCuda, "tnnn", "igooooooooocccc", '-', true, Meets::kBlock,
+    {"attention_key_gradients", kCuda, "tnnn", "igoooooooooccccc", '-', true, Meets::kBlock,
      kAttention},
 };
 // clang-format on

@@ -9,18 +9,20 @@
 
 namespace tk {
 
-// The block's tile of queries. masked(product of a query and a key, batch, head, query, key) gives
-// a score, -inf where the query does not see the key; unmasked the same of tiles that are seen
-// whole. sums: of each query the logarithm of its sum of exponentials; largest: its largest score;
-// both [batch, heads, queries].
+// The block's tile of queries. masked(product of a query and a key, the query's values, batch,
+// head, query, key) gives a score, -inf where the query does not see the key; unmasked the same of
+// tiles that are seen whole and complete. Scores are these times `factor`, which is positive.
+// sums: of each query the logarithm of its sum of exponentials; largest: its largest score; both
+// [batch, heads, queries].
 //
 // D, V: columns of keys and of values, multiples of 64, of which `width` and `value_width` are
 // there, multiples of 8. Q: queries of a block, of 2 * Q threads.
-template <class S, int D, int V, int Q, class Masked, class Unmasked>
+template <class S, int D, int V, int Q, class OfQuery, class Masked, class Unmasked>
 TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
                              const Rows<const S>& k, const Rows<const S>& v, const Rows<S>& out,
                              float* sums, float* largest, const AttentionSizes& n,
-                             const Blocks& partial, const Blocks& whole, const Masked& masked,
+                             const Blocks& partial, const Blocks& whole, float factor,
+                             const OfQuery& of_query, const Masked& masked,
                              const Unmasked& unmasked) {
   enum : int {
     kThreads = 2 * Q,
@@ -48,10 +50,11 @@ TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
     ptx::commit_copies();
   };
 
+  const impl::ValuesOfRows<OfQuery> values_of(of_query, b, h, row, n.queries);
   float result[V / 2], scores[kKeys / 2];
   _Pragma("unroll") for (int i = 0; i < V / 2; ++i) result[i] = 0;
   uint32_t weights[kKeys / 16][4];
-  float most[2] = {-infinity<float>(), -infinity<float>()}, total[2] = {0, 0}, factor[2];
+  float most[2] = {-infinity<float>(), -infinity<float>()}, total[2] = {0, 0}, kept[2];
 
   const auto multiply_keys = [&](int stage) {
     impl::multiply_rows<S, kKeys, D, Q>(scores, impl::rows_of_group(queries),
@@ -62,20 +65,21 @@ TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
     impl::add_weighed<S, kKeys, V>(result, weights, stages + stage * kStageBytes + kKeyBytes);
     ptx::commit_products();
   };
-  // Of products with the keys of tile t: exponentials, and by how much the results so far shrink.
+  const float exponent = factor * impl::log2_of_e();
+  // Of products with the keys of tile t: exponentials, and what is kept of the results so far.
   const auto exponentials = [&](int t, bool is_whole) {
-    const auto score = [&](const auto& function) {
-      const bool all = first + Q <= n.queries && (t + 1) * kKeys <= n.keys;
-      impl::each_product_of_tile<kKeys>(row, n.queries, t * kKeys, n.keys, all,
-                                        [&](int i, int query, int key, bool exists) {
-                                          const float x = function(scores[i], b, h, query, key);
-                                          scores[i] = exists ? x : -infinity<float>();
-                                        });
+    const auto score = [&](const auto& function, bool all) {
+      impl::each_product<kKeys>(row, n.queries, t * kKeys, n.keys, all,
+                                [&](int i, int query, int key, bool exists) {
+                                  const auto& of = values_of.of[impl::row_of_product(i)];
+                                  const float x = function(scores[i], of, b, h, query, key);
+                                  scores[i] = exists ? x : -infinity<float>();
+                                });
     };
-    if (is_whole)
-      score(unmasked);
+    if (is_whole && first + Q <= n.queries && (t + 1) * kKeys <= n.keys)
+      score(unmasked, true);
     else
-      score(masked);
+      score(masked, false);
     _Pragma("unroll") for (int r = 0; r < 2; ++r) {
       float m = most[r];
       _Pragma("unroll") for (int i = 0; i < kKeys / 8; ++i) {
@@ -83,24 +87,24 @@ TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
       }
       m = max(m, __shfl_xor_sync(~0u, m, 1));
       m = max(m, __shfl_xor_sync(~0u, m, 2));
-      const float zero = m == -infinity<float>() ? 0.0f : m * impl::log2_of_e();
-      factor[r] = ptx::exp2_approx(most[r] * impl::log2_of_e() - zero);
+      const float zero = m == -infinity<float>() ? 0.0f : m * exponent;
+      kept[r] = ptx::exp2_approx(most[r] * exponent - zero);
       most[r] = m;
       float sum = 0;
       _Pragma("unroll") for (int i = 0; i < kKeys / 8; ++i) {
         _Pragma("unroll") for (int c = 0; c < 2; ++c) {
           float& x = scores[4 * i + 2 * r + c];
-          x = ptx::exp2_approx(x * impl::log2_of_e() - zero);
+          x = ptx::exp2_approx(x * exponent - zero);
           sum += x;
         }
       }
-      total[r] = total[r] * factor[r] + sum;
+      total[r] = total[r] * kept[r] + sum;
     }
   };
 
   const auto settle = [&] {
-    if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) {
-      _Pragma("unroll") for (int i = 0; i < V / 2; ++i) result[i] *= factor[i % 4 / 2];
+    if (__any_sync(~0u, kept[0] != 1 || kept[1] != 1)) {
+      _Pragma("unroll") for (int i = 0; i < V / 2; ++i) result[i] *= kept[impl::row_of_product(i)];
     }
     impl::round_weights<S, kKeys>(weights, scores);
   };
@@ -117,10 +121,11 @@ TK_FN void attention_forward(int number, char* bytes, const Rows<const S>& q,
                           sees_nothing ? 0.0f : 1.0f / total[r], n.value_width);
     if (impl::lane_of_warp() % 4 == 0) {
       const int64_t place = int64_t(bh) * n.queries + query;
-      const bool is_infinite = most[r] == infinity<float>();
+      const float score = most[r] * factor;
+      const bool is_infinite = score == infinity<float>();
       const bool is_nan = total[r] != total[r] && !is_infinite;
-      sums[place] = is_infinite || sees_nothing ? most[r] : most[r] + logf(total[r]);
-      largest[place] = is_nan ? total[r] : most[r];
+      sums[place] = is_infinite || sees_nothing ? score : score + logf(total[r]);
+      largest[place] = is_nan ? total[r] : score;
     }
   }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kernels of attention are made of: tiles of rows in shared memory, lists of them, products of
 // warpgroups.
+//
+// of_query(batch, head, query) gives what functions of a score read of its query alone, a vector.
 #ifndef TENSORD_CUDA_ATTENTION_TILES_CUH_
 #define TENSORD_CUDA_ATTENTION_TILES_CUH_
 
@@ -39,6 +41,12 @@ TK_FN Blocks blocks(const int* counts, const int* blocks, int64_t batches, int64
   return {counts, blocks, int(batches), int(heads), int(rows), int(columns)};
 }
 TK_FN Blocks all_blocks() { return {nullptr, nullptr, 1, 1, 1, 1}; }
+
+// Scalars as one vector.
+template <int W, class... T>
+TK_FN Vec<float, W> joined(const T&... x) {
+  return {{x.at[0]...}};
+}
 
 namespace impl {
 
@@ -201,26 +209,33 @@ TK_FN void store_row(S* row, const float* sums, int which, float factor, int wid
   }
 }
 
+// What of_query gives of the thread's two rows, which are queries.
+template <class OfQuery>
+struct ValuesOfRows {
+  typedef decltype(static_cast<const OfQuery*>(nullptr)->operator()(0, 0, 0)) Values;
+  Values of[2];
+  TK_FN ValuesOfRows(const OfQuery& of_query, int b, int h, int row, int rows) {
+    _Pragma("unroll") for (int i = 0; i < 2; ++i) {
+      const int query = row + 8 * i;
+      of[i] = of_query(b, h, query < rows ? query : rows - 1);
+    }
+  }
+};
+// Which of the thread's rows a product belongs to.
+TK_FN int row_of_product(int i) { return i % 4 / 2; }
+
 // f(number, row, column, whether it exists) of each product of N columns that the thread has. One
 // that does not is said to be where the nearest is that does; there are none where they are `all`.
 template <int N, class F>
 TK_FN void each_product(int row, int rows, int column, int columns, bool all, const F& f) {
   _Pragma("unroll") for (int i = 0; i < N / 2; ++i) {
-    const int r = row + i % 4 / 2 * 8, c = column + i / 4 * 8 + lane_of_warp() % 4 * 2 + i % 2;
+    const int r = row + row_of_product(i) * 8,
+              c = column + i / 4 * 8 + lane_of_warp() % 4 * 2 + i % 2;
     if (all)
       f(i, r, c, true);
     else
       f(i, r < rows ? r : rows - 1, c < columns ? c : columns - 1, r < rows && c < columns);
   }
-}
-
-// The same, where `all` is known when the code is compiled.
-template <int N, class F>
-TK_FN void each_product_of_tile(int row, int rows, int column, int columns, bool all, const F& f) {
-  if (all)
-    each_product<N>(row, rows, column, columns, true, f);
-  else
-    each_product<N>(row, rows, column, columns, false, f);
 }
 
 // The stage behind one.

@@ -85,3 +85,19 @@ def test_a_row_has_its_minimum(tensord_daemon: object, value: str) -> None:
     compiled = torch.compile(function, backend="tensord", dynamic=False)
     _, same = compiled(_inputs(torch.bfloat16))
     assert same.any(1).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_equals_its_stored_value_is_neither_less_nor_greater(
+    tensord_daemon: object, dtype: torch.dtype
+) -> None:
+    """Gradients of minimum and maximum ask all three, of values that they compute again."""
+
+    def function(x: Tensor, stored: Tensor) -> tuple[Tensor, ...]:
+        y = x * x
+        return y < stored, y <= stored, y > stored, y >= stored, y == stored, y != stored
+
+    x = torch.randn(300, COLUMNS).to(dtype)
+    compiled = torch.compile(function, backend="tensord", dynamic=False)
+    for got, wanted in zip(compiled(x, x * x), function(x, x * x), strict=True):
+        assert torch.equal(got, wanted)

@@ -28,36 +28,47 @@ const char* NameOf(Attention::Kind kind) {
 ir::Value IsOutside() { return ir::Var("outside", ir::Condition(false).type()); }
 
 // A function of one score: of products, and where it stands.
-Nest NestOf(const Attention& attention, const LoopOp& function) {
+Nest NestOf(const LoopOp& function) {
   Nest nest{.shape = NestShape::kFlat, .outer = function.sizes};
   nest.members.push_back({.op = -1, .loops = function, .has_inner = false});
-  nest.local.insert(attention.products.begin(), attention.products.end());
   return nest;
 }
 
+using QueryValue = CudaAttentionPlan::QueryValue;
+
 class FunctionBody : public CudaBody {
  public:
+  // Where the nest has the plan's values of a query as its own, it is given them.
   FunctionBody(const Program& program, const Attention& attention, const Nest& nest,
-               KernelInterface* interface, const CudaPlan& plan)
-      : CudaBody(program, nest, interface, plan), attention_(attention) {
+               const CudaAttentionPlan& of, KernelInterface* interface, const CudaPlan& plan)
+      : CudaBody(program, nest, interface, plan), attention_(attention), plan_of_(of) {
     SetMember(&nest.members[0]);
   }
 
-  ir::LocalFunction Lower(const std::string& name) {
+  // The function of a score.
+  ir::LocalFunction Score(const std::string& name) {
     ir::LocalFunction function{.name = name, .result = ir::ScalarType(kFloat32)};
-    for (const ir::Value& product : Products()) {
-      function.parameters.push_back(
-          {ir::As<ir::Variable>(product)->name, ir::ScalarType(kFloat32), /*constant=*/true});
+    for (size_t i = 0; i < attention_.products.size(); ++i) {
+      function.parameters.push_back(Constant(Product(i)));
     }
-    for (size_t loop = 0; loop < member().loops.sizes.size(); ++loop) {
-      function.parameters.push_back(
-          {LoopName(static_cast<int>(loop)), ir::kIndexType, /*constant=*/true});
-    }
+    function.parameters.push_back(Constant(OfQuery()));
+    AddLoops(static_cast<int>(member().loops.sizes.size()), &function);
     const ir::Value value = Use(BodyLowering::Lower(member().loops.stores[0].value), 0);
-    const ir::Block body = TakeUnit();
-    function.body = Declarations();
-    ir::Append(&function.body, body);
-    function.body.push_back({ir::Return{ir::LaneOf(value, 0)}});
+    Finish(ir::LaneOf(value, 0), &function);
+    return function;
+  }
+
+  // The function of a query that gives all values.
+  ir::LocalFunction Query(const std::string& name) {
+    ir::LocalFunction function{.name = name, .result = OfQuery().type()};
+    AddLoops(kQueryLoops, &function);
+    std::vector<ir::Value> values;
+    for (const QueryValue& value : plan_of_.query_values) {
+      values.push_back(Use(BodyLowering::Lower(value.load), 0));
+    }
+    if (values.empty())
+      values.push_back(ir::CallOf("broadcast", {ir::Value(1)}, {ir::NumberOf(kFloat32, 0, 0)}));
+    Finish(ir::CallOf("joined", {ir::Value(plan_of_.query_lanes())}, std::move(values)), &function);
     return function;
   }
 
@@ -72,21 +83,62 @@ class FunctionBody : public CudaBody {
     if (on) operands.push_back(on);
     return ir::CallOf(rule.wraps ? "noted_wrapped_index" : "noted_index", std::move(operands));
   }
+  // Gradients and their weights are rounded to 16 bits. Not so what another exponential is taken
+  // of, which makes errors larger, and forward takes the same of.
+  std::string ComputeFunction(const Inst& inst) const override {
+    const bool is_short = attention_.kind != Attention::kForward && inst.op == Op::k_exp &&
+                          inst.dtype == kFloat32 && !IsExponent(inst);
+    return is_short ? "exp_approx" : CudaBody::ComputeFunction(inst);
+  }
   ir::Value ReadLocal(BufferId buffer) override {
-    const auto at = std::ranges::find(attention_.products, buffer) - attention_.products.begin();
-    return ir::CallOf("broadcast", {ir::Value(1)}, {Products()[at]});
+    const std::vector<QueryValue>& values = plan_of_.query_values;
+    const auto value = std::ranges::find(values, buffer, &QueryValue::buffer);
+    const auto product = std::ranges::find(attention_.products, buffer);
+    return ir::CallOf(
+        "broadcast", {ir::Value(1)},
+        {value != values.end() ? ir::LaneOf(OfQuery(), static_cast<int>(value - values.begin()))
+                               : Product(product - attention_.products.begin())});
   }
 
  private:
-  std::vector<ir::Value> Products() const {
-    std::vector<ir::Value> all;
-    for (size_t i = 0; i < attention_.products.size(); ++i) {
-      all.push_back(ir::Var(absl::StrCat("product", i), ir::ScalarType(kFloat32)));
+  // Whether an exponential is computed of it.
+  bool IsExponent(const Inst& of) const {
+    const std::vector<Inst>& insts = member().loops.block.insts;
+    std::vector<bool> depends(insts.size());
+    for (size_t i = 0; i < insts.size(); ++i) {
+      const bool on_it = std::ranges::any_of(
+          insts[i].args, [&](int arg) { return &insts[arg] == &of || depends[arg]; });
+      if (on_it && insts[i].op == Op::k_exp) return true;
+      depends[i] = on_it;
     }
-    return all;
+    return false;
+  }
+
+  static constexpr int kQueryLoops = 3;  // batch, head, query
+
+  static ir::Value Product(size_t i) {
+    return ir::Var(absl::StrCat("product", i), ir::ScalarType(kFloat32));
+  }
+  ir::Value OfQuery() const {
+    return ir::Var("of_query", ir::VectorType(kFloat32, plan_of_.query_lanes()));
+  }
+  static ir::Parameter Constant(const ir::Value& variable) {
+    return {ir::As<ir::Variable>(variable)->name, variable.type(), /*constant=*/true};
+  }
+  static void AddLoops(int loops, ir::LocalFunction* function) {
+    for (int loop = 0; loop < loops; ++loop) {
+      function->parameters.push_back({LoopName(loop), ir::kIndexType, /*constant=*/true});
+    }
+  }
+  void Finish(const ir::Value& result, ir::LocalFunction* function) {
+    const ir::Block body = TakeUnit();
+    function->body = Declarations();
+    ir::Append(&function->body, body);
+    function->body.push_back({ir::Return{result}});
   }
 
   const Attention& attention_;
+  const CudaAttentionPlan& plan_of_;
   bool checks_ = false;
 };
 
@@ -105,13 +157,18 @@ class AttentionLowering {
                            {"block", ir::kIntType, /*constant=*/true},
                            {"blocks", ir::kIntType, /*constant=*/true},
                            {"shared", ir::kGroupMemoryType}};
-    std::vector<ir::Value> functions;
+    const Nest of_query = NestOf(plan_.functions[0]);
+    FunctionBody query(program_, attention_, of_query, plan_, &interface_, alone);
+    function.body.push_back({query.Query("values_of_query")});
+    std::vector<ir::Value> functions = {ir::Var("values_of_query", ir::kFunctionType)};
     bool checks = false;
-    for (size_t i = 0; i < attention_.functions.size(); ++i) {
-      const Nest nest = NestOf(attention_, attention_.functions[i]);
-      FunctionBody body(program_, attention_, nest, &interface_, alone);
+    for (size_t i = 0; i < plan_.functions.size(); ++i) {
+      Nest nest = NestOf(plan_.functions[i]);
+      nest.local.insert(attention_.products.begin(), attention_.products.end());
+      for (const QueryValue& value : plan_.query_values) nest.local.insert(value.buffer);
+      FunctionBody body(program_, attention_, nest, plan_, &interface_, alone);
       const std::string name = absl::StrCat("function", i);
-      function.body.push_back({body.Lower(name)});
+      function.body.push_back({body.Score(name)});
       functions.push_back(ir::Var(name, ir::kFunctionType));
       checks = checks || body.checks();
     }
@@ -206,6 +263,7 @@ class AttentionLowering {
                     ir::Value(attention_.block_queries), ir::Value(attention_.block_keys)}));
     operands.push_back(Lists(0, rows));
     operands.push_back(Lists(2, rows));
+    if (is_forward) operands.push_back(ir::NumberOf(kFloat32, plan_.factor, 0));
     operands.insert(operands.end(), functions.begin(), functions.end());
     return ir::CallOf(
         NameOf(attention_.kind),

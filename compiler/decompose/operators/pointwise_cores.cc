@@ -153,8 +153,9 @@ OneResult Comparison(Builder& b, Operands args, DType declared, Op op) {
     const auto* s = std::get_if<Scalar>(&arg);
     tensors.push_back(s != nullptr ? ScalarTensor(b, *s, dtype) : ToTensor(b, arg, dtype));
   }
-  if ((op == Op::k_eq || op == Op::k_ne) && IsFloating(dtype) && ComputeType(dtype) != dtype) {
-    // What is computed wider than it is stored equals its own stored value once it is rounded.
+  if (IsFloating(dtype) && ComputeType(dtype) != dtype) {
+    // What is computed wider than it is stored equals its own stored value once it is rounded; and
+    // what is equal is neither less nor greater, or gradients of ties would not add up.
     return Emit(b, kBool, tensors,
                 [op, dtype](Elems v) { return Apply(op, v[0].Stored(dtype), v[1].Stored(dtype)); });
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_architecture.h"
 #include "compiler/jit/nvrtc/library.h"
 #include "compiler/jit/nvrtc/pch.h"
 #include "compiler/jit/nvrtc/ptxas_log.h"
@@ -37,9 +38,6 @@ struct Toolchain {
   Output output;
   std::string id;
 };
-
-// Whether it has instructions that later ones have not: code with them is for it alone.
-bool HasWarpgroups(int architecture) { return architecture == 90; }
 
 // A cubin for the target's own architecture; else PTX for the newest one before it, from which the
 // driver compiles.

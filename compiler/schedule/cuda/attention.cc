@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "compiler/schedule/cuda/attention_factor.h"
 #include "compiler/schedule/cuda/widths.h"
 
 namespace tensord::compiler {
@@ -33,8 +34,36 @@ int RowsOf(Attention::Kind kind, int columns, int64_t block_rows) {
 }
 
 int ResidentOf(Attention::Kind kind, int columns) {
-  if (kind == Attention::kForward) return columns > kPanel ? 2 : 3;
-  return columns > kPanel ? 1 : 2;
+  if (columns <= kPanel) return 3;
+  return kind == Attention::kQueryGradient ? 1 : 2;
+}
+
+// The most that `joined` takes (kernel_ir/prelude.cc).
+constexpr size_t kMaxQueryValues = 4;
+constexpr int kKeyLoop = 3;
+
+std::vector<CudaAttentionPlan::QueryValue> QueryValuesOf(const Attention& attention) {
+  const std::vector<Inst>& insts = attention.functions[0].block.insts;
+  const auto is_read_at = [&](const Inst& load) {
+    return std::ranges::all_of(attention.functions, [&](const LoopOp& function) {
+      return std::ranges::all_of(function.block.insts, [&](const Inst& inst) {
+        return inst.kind != InstKind::kLoad || inst.buffer != load.buffer ||
+               (inst.index == load.index && inst.guard < 0);
+      });
+    });
+  };
+  std::vector<CudaAttentionPlan::QueryValue> values;
+  for (int id = 0; id < static_cast<int>(insts.size()); ++id) {
+    const Inst& load = insts[id];
+    if (load.kind != InstKind::kLoad || load.storage != kFloat32) continue;
+    if (std::ranges::count(attention.products, load.buffer) > 0) continue;
+    if (sym::Contains(load.index, {sym::AtomKind::kLoop, kKeyLoop})) continue;
+    if (sym::ContainsKind(load.index, sym::AtomKind::kIndirect) || !is_read_at(load)) continue;
+    if (std::ranges::count(values, load.buffer, &CudaAttentionPlan::QueryValue::buffer) > 0)
+      continue;
+    if (values.size() < kMaxQueryValues) values.push_back({load.buffer, id});
+  }
+  return values;
 }
 
 bool IsWide(const Program& program, const Attention& attention) {
@@ -65,6 +94,10 @@ CudaAttentionPlan PlanCudaAttention(const Program& program, const ExternOp& op) 
   const int of_rows = attention.kind == Attention::kForward ? plan.columns * kItemBytes : both;
   plan.shared_bytes = kAlignment + plan.rows * of_rows +
                       (of_keys ? kStagesOfKeyGradients : kStages) * kPanel * both;
+  plan.query_values = QueryValuesOf(attention);
+  plan.functions = attention.functions;
+  if (attention.kind == Attention::kForward) plan.factor = TakeFactor(&plan.functions);
+  if (of_keys) plan.shared_bytes += kStagesOfKeyGradients * kPanel * plan.query_lanes() * 4;
   const BufferView& tiled = of_keys ? key : query;
   plan.blocks = sym::CeilDiv(tiled.sizes[2], Expr(plan.rows)) * tiled.sizes[0] * tiled.sizes[1];
   plan.wide_index = IsWide(program, attention);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/cuda_architecture.h"
 #include "compiler/schedule/access.h"
 #include "compiler/schedule/cuda/plan_nest.h"
 #include "compiler/schedule/cuda/prepare_nest.h"
@@ -17,11 +18,9 @@
 namespace tensord::compiler {
 namespace {
 
-// Where kernels can wait for those before them.
-constexpr int kWaitingArchitecture = 90;
-// Kernels that move more do not: with a wait ahead, the compiler knows no memory to be constant,
-// and issues no load before a store that comes first in the text. Small ones gain more than they
-// lose.
+// Kernels that move more do not wait for those before them: with a wait ahead, the compiler knows
+// no memory to be constant, and issues no load before a store that comes first in the text. Small
+// ones gain more than they lose.
 constexpr int64_t kMostBytesOfWaiting = 16 << 20;
 
 // Whether 32-bit indices do not reach every element.
@@ -78,7 +77,7 @@ CudaKernelPlan PlanCudaKernel(const Program& program, const Kernel& kernel,
   for (const std::vector<size_t>& nests : plan.shared_functions) {
     for (size_t i : nests) std::get<CudaElements>(plan.nests[i].plan.kind).serves_many = true;
   }
-  plan.finish_waits = target.sm() >= kWaitingArchitecture;
+  plan.finish_waits = CanWaitForLaunches(target.sm());
   plan.waits = plan.finish_waits && BytesOf(program, kernel) <= kMostBytesOfWaiting;
   return plan;
 }

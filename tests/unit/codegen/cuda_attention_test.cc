@@ -51,6 +51,73 @@ TEST(CudaAttention, AKernelHasATileOfRowsForEachBlock) {
   EXPECT_EQ(of_blocks[0].cuda[0].threads, 256);
 }
 
+// The logarithm of its sum, and what gradients of its weights have in common.
+TEST(CudaAttention, WhatAQueryHasIsReadOnce) {
+  for (const v1::KernelUnit& unit : UnitsOf(Backward("", {}))) {
+    const std::string& source = unit.source();
+    EXPECT_THAT(source, HasSubstr("tk::joined<2>("));
+    const size_t score = source.find("const auto function0 = ");
+    ASSERT_NE(score, std::string::npos);
+    EXPECT_THAT(source.substr(score), HasSubstr("of_query.at[1]"));
+    EXPECT_THAT(source.substr(score), Not(HasSubstr("tk::load")));
+  }
+}
+
+// The scale, unless it is of some scores alone.
+TEST(CudaAttention, WhatScoresAreMultipliedByLastIsPartOfTheExponential) {
+  for (const bool is_causal : {false, true}) {
+    const v1::KernelUnit unit = UnitsOf(Forward("", {.is_causal = is_causal}))[0];
+    EXPECT_THAT(unit.source(), HasSubstr(", float(0.125), values_of_query, "));
+    EXPECT_THAT(unit.source(), Not(HasSubstr("tk::mul(")));
+  }
+  AttentionGraph graph({.is_causal = true});
+  const Ref products = graph.Products(graph.query, graph.key, 0);
+  graph.g.Output(graph.Attention(
+      graph.Masked(graph.Scaled(products), -std::numeric_limits<double>::infinity()), products));
+  const v1::KernelUnit unit = UnitsOf({.name = "", .graph = std::move(graph.g)})[0];
+  EXPECT_THAT(unit.source(), HasSubstr(", float(1), values_of_query, "));
+  EXPECT_THAT(unit.source(), HasSubstr("tk::mul("));
+}
+
+// But the logarithm of a sum is in float32.
+TEST(CudaAttention, ExponentialsAreShortWhereTheirResultIsRounded) {
+  for (const v1::KernelUnit& unit : UnitsOf(Backward("", {}))) {
+    EXPECT_THAT(unit.source(), HasSubstr("tk::exp_approx("));
+    EXPECT_THAT(unit.source(), Not(HasSubstr("tk::exp(")));
+  }
+  AttentionGraph graph({});
+  const Ref scaled = graph.Scaled(graph.Products(graph.query, graph.key, 0));
+  const Ref scores = graph.g.Node("aten::exp", {scaled}, graph.Meta(graph.scores));
+  graph.g.Output(graph.Attention(scores, scores));
+  for (const v1::KernelUnit& unit : UnitsOf({.name = "", .graph = std::move(graph.g)})) {
+    EXPECT_THAT(unit.source(), HasSubstr("tk::exp("));
+  }
+}
+
+// In gradients, too, scores are what they are in forward.
+TEST(CudaAttention, AnExponentialInAScoreIsExact) {
+  AttentionGraph graph({});
+  const auto scored = [&](const char* op, Ref a, Ref b) {
+    return graph.g.Node(op, {a, b}, graph.Meta(graph.scores));
+  };
+  const auto exponential = [&](Ref of) {
+    return graph.g.Node("aten::exp", {of}, graph.Meta(graph.scores));
+  };
+  const Ref of_weights = graph.Products(graph.grad, graph.value, 2);
+  const Ref scores = exponential(graph.Scaled(graph.Products(graph.query, graph.key, 1)));
+  const Ref less =
+      graph.g.Node("aten::sub.Tensor", {scores, graph.sums, 1}, graph.Meta(graph.scores));
+  const Ref of_scores = scored("aten::mul.Tensor", exponential(less), of_weights);
+  graph.g.Output(graph.g.Node(
+      "tensord::attention_query_gradient",
+      {of_scores, of_scores, graph.key, graph.Blocks(), graph.Sizes(), Ints({0, 1, 2, 3})},
+      graph.Meta({2, 4, 200, 64}, v1::DTYPE_BFLOAT16)));
+  for (const v1::KernelUnit& unit : UnitsOf({.name = "", .graph = std::move(graph.g)})) {
+    EXPECT_THAT(unit.source(), HasSubstr("tk::exp("));
+    EXPECT_THAT(unit.source(), HasSubstr("tk::exp_approx("));
+  }
+}
+
 TEST(CudaAttention, KernelsCompileForWarpgroups) {
   if (CudaTestsAreOff()) GTEST_SKIP() << "TENSORD_NO_CUDA_TESTS=1";
   jit::JitConfig config;
@@ -75,9 +142,11 @@ TEST(CudaAttention, KernelsCompileForWarpgroups) {
   ASSERT_EQ(result->resources_size(), 15);
   for (int i = 0; i < result->resources_size(); ++i) {
     EXPECT_THAT(job.units(i).source(), HasSubstr("tk::attention_")) << names[i];
-    // Those of 128 columns have more sums than registers.
+    // Those of 128 columns have more sums than registers; room for a third block costs gradients
+    // some, and takes less time.
     if (!absl::StartsWith(names[i], "wide")) {
-      EXPECT_EQ(result->resources(i).spill_bytes(), 0) << names[i];
+      const int most = absl::StrContains(names[i], "backward") ? 32 : 0;
+      EXPECT_LE(result->resources(i).spill_bytes(), most) << names[i];
     }
   }
 }

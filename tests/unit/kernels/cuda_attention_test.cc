@@ -270,24 +270,29 @@ class AttentionCase {
 
  private:
   enum : int { kTile = 64, kColumnBytes = 2, kAlignment = 1024 };
+  static constexpr float kFactor = 0.5;  // what forward multiplies by
+  // What the values of two tiles of queries take, in elements.
+  enum : int { kValues = 2 * kTile * int(sizeof(tk::Vec<float, 2>)) / kColumnBytes };
 
   void CheckForward() {
     const Lists partial(s_, Seen::kPartial, Listed::kKeys), whole(s_, Seen::kWhole, Listed::kKeys);
     Tensor<S> result(s_.batch, s_.heads, s_.queries, s_.value_width, Unwritten());
     // By batch, head and query.
     std::vector<float> sums(sums_.size(), NAN), largest(sums_.size(), NAN);
-    const auto unmasked = [](float product, int, int h, int query, int key) {
-      return Score(product, h, query, key);
+    const auto unmasked = [](float product, NoValues, int, int h, int query, int key) {
+      return Score(product, h, query, key) / kFactor;
     };
-    const auto masked = [this, unmasked](float product, int b, int h, int query, int key) {
-      return Sees(s_, b, h, query, key) ? unmasked(product, b, h, query, key) : -float(kInfinity);
+    const auto masked = [this, unmasked](float product, NoValues of, int b, int h, int query,
+                                         int key) {
+      return Sees(s_, b, h, query, key) ? unmasked(product, of, b, h, query, key)
+                                        : -float(kInfinity);
     };
     RunGrid(TilesOf(s_.queries) * s_.batch * s_.heads, Q * D + 3 * kTile * (D + V),
             [&](int number, char* shared) {
               tk::attention_forward<S, D, V, Q>(number, shared, q_.stored.view(), k_.stored.view(),
                                                 v_.stored.view(), result.result_view(), sums.data(),
                                                 largest.data(), Sizes(), partial.view(),
-                                                whole.view(), masked, unmasked);
+                                                whole.view(), kFactor, OfNoQuery, masked, unmasked);
             });
     ExpectNear(result, want_.result, kTolerance<S>, "result");
     ExpectNear(ByQuery(sums), want_.sums, 1e-5, "sums");
@@ -302,7 +307,7 @@ class AttentionCase {
               tk::attention_query_gradient<S, D, V, Q>(
                   number, shared, q_.stored.view(), k_.stored.view(), v_.stored.view(),
                   grad_.stored.view(), result.result_view(), Sizes(), partial.view(), whole.view(),
-                  Masked(Gradient()), Gradient());
+                  OfQuery(), Masked(Gradient), Gradient);
             });
     ExpectNear(result, want_.grad_q, kTolerance<S>, "queries' gradient");
   }
@@ -312,38 +317,45 @@ class AttentionCase {
     const Lists whole(s_, Seen::kWhole, Listed::kQueries);
     Tensor<S> of_keys(s_.batch, s_.groups, s_.keys, s_.width, Unwritten());
     Tensor<S> of_values(s_.batch, s_.groups, s_.keys, s_.value_width, Unwritten());
-    RunGrid(TilesOf(s_.keys) * s_.batch * s_.groups, (Q + 2 * kTile) * (D + V),
+    RunGrid(TilesOf(s_.keys) * s_.batch * s_.groups, (Q + 2 * kTile) * (D + V) + kValues,
             [&](int number, char* shared) {
               tk::attention_key_gradients<S, D, V, Q>(
                   number, shared, q_.stored.view(), k_.stored.view(), v_.stored.view(),
                   grad_.stored.view(), of_keys.result_view(), of_values.result_view(), Sizes(),
-                  partial.view(), whole.view(), Masked(Gradient()), Masked(Weight()), Gradient(),
-                  Weight());
+                  partial.view(), whole.view(), OfQuery(), Masked(Gradient), Masked(Weight),
+                  Gradient, Weight);
             });
     ExpectNear(of_keys, want_.grad_k, kTolerance<S>, "keys' gradient");
     ExpectNear(of_values, want_.grad_v, kTolerance<S>, "values' gradient");
   }
 
-  // Functions of a query and a key that it sees. Products are 0 of rows that do not exist, for
-  // which functions may overflow.
-  auto Weight() const {
-    return [this](float product, float, int b, int h, int query, int key) {
-      if (product == 0) return float(kInfinity);
-      return std::exp(Score(product, h, query, key) - sums_[PlaceOf(b, h, query)]);
+  // What functions read of a query: its sum, and its result's gradient times its result.
+  typedef tk::Vec<float, 2> Values;
+  auto OfQuery() const {
+    return [this](int b, int h, int query) {
+      const size_t place = PlaceOf(b, h, query);
+      return Values{{sums_[place], delta_[place]}};
     };
   }
-  auto Gradient() const {
-    return [this, weight = Weight()](float product, float of_weight, int b, int h, int query,
-                                     int key) {
-      const float difference = of_weight - delta_[PlaceOf(b, h, query)];
-      return weight(product, of_weight, b, h, query, key) * difference * 0.125f;
-    };
+  typedef tk::Vec<float, 1> NoValues;
+  static constexpr auto OfNoQuery = [](int, int, int) { return NoValues{{0}}; };
+
+  // Functions of a query and a key that it sees. Products are 0 of rows that do not exist, for
+  // which functions may overflow.
+  static float Weight(float product, float, Values of, int, int h, int query, int key) {
+    if (product == 0) return float(kInfinity);
+    return std::exp(Score(product, h, query, key) - of.at[0]);
+  }
+  static float Gradient(float product, float of_weight, Values of, int b, int h, int query,
+                        int key) {
+    const float weight = Weight(product, of_weight, of, b, h, query, key);
+    return weight * (of_weight - of.at[1]) * 0.125f;
   }
   // The same of any; 0 of a key that is not seen.
   template <class F>
   auto Masked(F f) const {
-    return [this, f](float product, float of_weight, int b, int h, int query, int key) {
-      return Sees(s_, b, h, query, key) ? f(product, of_weight, b, h, query, key) : 0.0f;
+    return [this, f](float product, float of_weight, Values of, int b, int h, int query, int key) {
+      return Sees(s_, b, h, query, key) ? f(product, of_weight, of, b, h, query, key) : 0.0f;
     };
   }
 
@@ -383,6 +395,17 @@ class AttentionCase {
   const Reference want_;
   const std::vector<float> sums_, delta_;
 };
+
+TEST(CudaAttentionFunctions, ShortExponentialsAreGoodForSixteenBits) {
+  for (float x = -87; x < 88; x += 0.37f) {
+    const double want = std::exp(double(x));
+    const double got = tk::exp_approx(tk::broadcast<1>(x)).at[0];
+    EXPECT_NEAR(got, want, want * (std::ldexp(1, -22) + 1.25 * std::fabs(x) * std::ldexp(1, -24)))
+        << x;
+  }
+  EXPECT_EQ(tk::exp_approx(tk::broadcast<1>(-float(kInfinity))).at[0], 0);
+  EXPECT_EQ(tk::exp_approx(tk::broadcast<1>(200.0f)).at[0], float(kInfinity));
+}
 
 template <class S>
 class CudaAttentionTest : public testing::Test {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/fleet/threads.h"
+#include "base/threads.h"
 
 #include <absl/time/clock.h>
 
 #include <utility>
 
-namespace tensord::fleet {
+namespace tensord {
 
 Threads::Threads(int threads) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -73,4 +73,4 @@ void Threads::Stop() {
   threads_.clear();
 }
 
-}  // namespace tensord::fleet
+}  // namespace tensord

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durations as the service counts them, by a clock that nobody sets.
-#ifndef TENSORD_SERVER_COMPILE_CLOCK_H_
-#define TENSORD_SERVER_COMPILE_CLOCK_H_
+// Durations by a clock that nobody sets, and that stands while the machine sleeps.
+#ifndef TENSORD_BASE_CLOCK_H_
+#define TENSORD_BASE_CLOCK_H_
 
 #include <absl/time/time.h>
 
 #include <chrono>
 #include <cstdint>
 
-namespace tensord::server {
+namespace tensord {
 
 // To be compared with others of this process alone.
 inline absl::Time SteadyNow() {
@@ -21,6 +21,6 @@ inline uint64_t NanosecondsSince(std::chrono::steady_clock::time_point start) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(passed).count());
 }
 
-}  // namespace tensord::server
+}  // namespace tensord
 
-#endif  // TENSORD_SERVER_COMPILE_CLOCK_H_
+#endif  // TENSORD_BASE_CLOCK_H_

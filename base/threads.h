@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads for what waits for a tier, and one that keeps the time: a caller is answered on
-// time also when all others hang in the operating system. Not oneTBB's, which has one set of
-// threads a process: those that hang here would be missing where compiles wait (executor.h).
-#ifndef TENSORD_SERVER_FLEET_THREADS_H_
-#define TENSORD_SERVER_FLEET_THREADS_H_
+// A few threads for what waits for somebody's disk or server, in the order of coming, and one that
+// keeps the time: a caller is answered on time also when all others hang in the operating system.
+// Not oneTBB's, which has one set of threads a process: those that hang here would be missing where
+// compiles wait (server/compile/executor.h).
+#ifndef TENSORD_BASE_THREADS_H_
+#define TENSORD_BASE_THREADS_H_
 
 #include <absl/base/thread_annotations.h>
 #include <absl/synchronization/mutex.h>
@@ -15,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-namespace tensord::fleet {
+namespace tensord {
 
 // Every function may be called from several threads.
 class Threads {
@@ -44,6 +45,6 @@ class Threads {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace tensord::fleet
+}  // namespace tensord
 
-#endif  // TENSORD_SERVER_FLEET_THREADS_H_
+#endif  // TENSORD_BASE_THREADS_H_
