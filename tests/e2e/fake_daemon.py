@@ -43,6 +43,7 @@ class FakeDaemon:
         self.fail: Callable[[Any], tuple[grpc.StatusCode, str] | None] = lambda request: None
         self.kernel_failures: list[str] = []  # what replies say of kernels
         self.delay_s = 0.0
+        self.hello_s = 0.0  # what a greeting takes
         self.protocol = 1
         self.stopping_hellos = 0  # of so many it says that it stops
         self.takes_spans = False  # what it says; it does not know PutSpans
@@ -83,6 +84,7 @@ class FakeDaemon:
 
     def _hello(self, request: Any, context: Any) -> Any:
         self.hellos += 1
+        time.sleep(self.hello_s)
         if self.hellos <= self.stopping_hellos:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the daemon is stopping")
         return requests_pb2.HelloReply(

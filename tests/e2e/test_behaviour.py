@@ -92,6 +92,30 @@ def test_a_part_is_put_before_what_an_input_begins_with(of: Callable[[Tensor], T
         assert torch.equal(compiled(function)(x, part), function(x, part))
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "part_of",
+    [lambda x: x[:, ::2], lambda x: x.unfold(1, 2, 1), lambda x: x[:, 1:].unfold(1, 2, 1)],
+    ids=["gaps", "windows", "windows behind the first column"],
+)
+def test_a_part_counts_from_where_what_it_is_put_into_has_its_memory_in_eager(
+    part_of: Callable[[Tensor], Tensor], dynamic: bool
+) -> None:
+    """What the program itself computes lies somewhere in its workspace."""
+
+    def function(x: Tensor, part: Tensor) -> tuple[Tensor, ...]:
+        other = torch.sin(x) @ torch.ones(x.shape[1], 3)
+        target = part_of(torch.nn.functional.pad(x * 2, (1, -1, 0, 1)))
+        put = torch.as_strided_scatter(target, part, (2, 2), (2, 1), 1)
+        return other, put, torch.cat([torch.selu(target)] * 2)
+
+    run = compiled(function, dynamic=dynamic)
+    for columns in (7, 9) if dynamic else (7,):
+        x, part = torch.rand(1, columns), torch.rand(2, 2)
+        for got, wanted in zip(run(x, part), function(x, part), strict=True):
+            torch.testing.assert_close(got, wanted)
+
+
 def test_an_identity_of_complex_numbers_is_real() -> None:
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
         return torch.eye(3, 2, dtype=torch.complex64), torch.linalg.matrix_power(x, 0) + x

@@ -133,6 +133,46 @@ def test_a_custom_operator_that_changes_a_temporary() -> None:
     _same(function, torch.rand(5, 3))
 
 
+def test_what_a_step_changes_and_counts_in_from_the_start_of_its_memory() -> None:
+    """It is given such a temporary where eager has it, and the plan gets what became of it."""
+
+    def function(x: Tensor, part: Tensor) -> tuple[Tensor, ...]:
+        other = torch.sin(x) @ torch.ones(x.shape[1], 3)
+        y = torch.nn.functional.pad(x * 2, (1, -1, 0, 1))[:, ::2]
+        _scale_(y, 3.0)
+        put = torch.as_strided_scatter(y, part, (2, 2), (2, 1), 1)
+        return other, y.exp(), put + 1
+
+    _same(function, torch.rand(2, 7), torch.rand(2, 2))
+
+
+def test_a_branch_counts_from_the_start_of_its_operands_memory() -> None:
+    def function(x: Tensor, part: Tensor) -> tuple[Tensor, ...]:
+        other = torch.sin(x) @ torch.ones(x.shape[1], 3)
+        y = torch.sin(x * 2)
+        put = torch.cond(
+            part.sum() > 0,
+            lambda y: torch.as_strided(y, (2, 2), (3, 1), 2) + 1,
+            lambda y: y[:2, :2] + 0,
+            (y,),
+        )
+        return other, y.exp(), put
+
+    _same(function, torch.rand(2, 7), torch.rand(2, 2))
+
+
+def test_a_branch_that_reads_around_its_operand_is_refused() -> None:
+    """Eager alone has what lies there."""
+
+    def function(x: Tensor, part: Tensor) -> Tensor:
+        y = torch.sin(x * 2)[1:]
+        strided = lambda y: torch.as_strided(y, (2,), (1,), 2) + 1  # noqa: E731
+        return torch.cond(part.sum() > 0, strided, lambda y: y[0, :2] + 0, (y,))
+
+    with pytest.raises(Exception, match="may read around what the program computes"):
+        _compiled(function)(torch.rand(3, 7), torch.rand(2, 2))
+
+
 def test_a_custom_operator_that_changes_an_input() -> None:
     def function(x: Tensor) -> Tensor:
         y = x + 1

@@ -101,6 +101,36 @@ def test_constants_go_to_the_device():
         assert getattr(module, node.target).device.type == "cpu"
 
 
+def test_numbers_go_to_the_device():
+    """As nested vmaps write them; a copy in every call is what eager pays."""
+
+    def function(x):
+        number = torch.full((), 20.0)
+        return x / number, x * number, number * 2
+
+    module = trace(function, ((3,), "cuda"))
+    assert move_constants_to_device.move_constants_to_device(module) == 2
+    made = [n.kwargs["device"] for n in module.graph.nodes if n.target == aten.full.default]
+    assert sorted(device.type for device in made) == ["cpu", "cuda"]
+    kinds = [node.outputs[0].device for node in nodes(export.export(module), "aten::full")]
+    assert sorted(kinds) == [g.DEVICE_TYPE_CPU, g.DEVICE_TYPE_CUDA]
+
+
+@torch.library.custom_op("tensord_tests::scaled_by_host", mutates_args=())
+def _scaled_by_host(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return x * float(scale)
+
+
+@_scaled_by_host.register_fake
+def _(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_an_operator_of_others_may_want_a_number_on_the_cpu():
+    module = trace(lambda x: _scaled_by_host(x, torch.full((), 2.0)) + 1, ((3,), "cuda"))
+    assert move_constants_to_device.move_constants_to_device(module) == 0
+
+
 def test_a_constant_that_the_cpu_needs_too_stays_there_as_well():
     def function(x, y):
         number = torch.tensor(-1.0)

@@ -318,6 +318,16 @@ def test_what_different_sizes_are_for_example() -> None:
     assert sample_of(7) == 7
 
 
+def test_guards_say_what_different_sizes_may_be_for_example() -> None:
+    n, m, k = _sizes(torch.zeros(33, 32, 5))
+    sample_of = torch_compat.sample_of
+    assert sample_of(n * (1056 // n)) != sample_of(n * m)
+    assert n * m == 1056  # a guard
+    assert sample_of(n * (1056 // n)) == sample_of(n * m)
+    assert sample_of(n * k) != sample_of(n * m)
+    assert sample_of(k) != sample_of(n)
+
+
 def test_none_may_stand_for_an_effect_token() -> None:
     """And for nothing else."""
 

@@ -61,6 +61,13 @@ def test_one_greeting_per_process(daemon):
     assert daemon.hellos == 1
 
 
+def test_a_daemon_that_answers_pings_may_greet_late(daemon):
+    """The first of a store asks a worker for its operators."""
+    daemon.hello_s = transport.CONNECT_TIMEOUT_S + 0.5
+    torch.compile(f, backend="tensord")(torch.ones(2))
+    assert daemon.hellos == 1 and tensord.stats()["fallbacks"] == 0
+
+
 def test_no_connection_outlives_its_rpc(daemon):
     torch.compile(f, backend="tensord")(torch.ones(2))
     assert not transport._open_sockets

@@ -231,3 +231,17 @@ def test_halves_of_a_symbolic_size(tensord_daemon: RealDaemon) -> None:
         (gradient,) = torch.autograd.grad(result, x, weights)
         torch.testing.assert_close(gradient, torch.autograd.grad(expected, x, weights)[0])
     assert tensord.stats()["fallbacks"] == 0
+
+
+def test_a_size_that_is_a_number_in_a_tensor_as_well(tensord_daemon: RealDaemon) -> None:
+    """A call-back makes the tensor, of a number whose product torch writes the other way round."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        half = torch.full((1,), 0.5 * x.size(1))
+        return torch.nn.functional.interpolate(x - half, scale_factor=0.5)
+
+    compiled = torch.compile(scaled, backend="tensord", dynamic=True)
+    for rows in (4, 5, 8):
+        x = torch.randn(3, rows, rows)
+        torch.testing.assert_close(compiled(x), scaled(x))
+    assert tensord.stats()["fallbacks"] == 0

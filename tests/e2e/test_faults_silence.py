@@ -315,6 +315,23 @@ def test_a_look_up_that_is_slow_and_not_silent_is_waited_for(
     assert (tensord.stats()["hits"], tensord.stats()["fallbacks"]) == (1, 0)
 
 
+def test_a_stop_ends_although_the_disk_hangs(
+    start: Callable[..., RealDaemon],
+    clean: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What jobs used is read and written at a stop, here by a thread that nothing interrupts."""
+    orders = Orders(tmp_path / "orders", clean)
+    daemon = start("--confine=off", "--stop-seconds=0", **orders.environment)
+    monkeypatch.setenv("TENSORD_JOB", "train")
+    _seconds_of_graphs(1)
+    orders.give("open", "hang", "/jobs/")
+    assert daemon.stop() == 0
+    assert 'event=stopped why="something hangs' in daemon.log.read_text()
+    orders.withdraw()
+
+
 def test_what_is_found_is_not_watched(disk: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call, as before there was a watch."""
     asked: list[str] = []

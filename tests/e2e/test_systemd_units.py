@@ -55,6 +55,11 @@ def test_what_is_wrong_would_be_seen(host: Path) -> None:
     assert "NoSuchSetting" in analyze(host, "verify", "tensord@alice.service")
 
 
+def test_the_end_of_a_service_leaves_its_users_shared_memory() -> None:
+    """Jobs of the user have theirs there; with RemoveIPC= it would go when the service does."""
+    assert "RemoveIPC" not in (UNITS / "system" / "tensord@.service").read_text()
+
+
 @needs_systemd
 def test_the_systems_service_is_confined(host: Path) -> None:
     said = analyze(host, "security", "--offline=true", "tensord@alice.service")

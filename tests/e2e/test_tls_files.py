@@ -214,12 +214,12 @@ def test_a_port_that_is_taken(clean: Path, files: Files, tmp_path: Path) -> None
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         code, said = start_fails(clean, *files.flags("token"), f"--listen-tls={where}")
-    assert code == 1 and f"or on {where} (listen_tls): is the port taken?" in said
+    assert code == 1 and f"cannot listen on {where} (listen_tls): is the port taken?" in said
     daemon = RealDaemon(flags=files.flags("token"))
     where = f"127.0.0.1:{port_of(daemon)}"
     try:
         code, said = start_fails(clean, *files.flags("token"), f"--listen-tls={where}")
-        assert code == 1 and f"or on {where} (listen_tls)" in said
+        assert code == 1 and f"cannot listen on {where} (listen_tls)" in said
     finally:
         daemon.close()
 

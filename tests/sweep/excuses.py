@@ -27,6 +27,12 @@ class Excuse:
 
 KNOWN: tuple[Excuse, ...] = (
     Excuse(
+        r"^nn\.functional\.pixel_unshuffle\|.*\|empty\|",
+        r"shape \[0, \d+, \d+, \d+\], eager has \[0, ",
+        "eager gives a batch of nothing back as it came; its own fake implementation says the shape"
+        " that other batches get, by which every backend compiles",
+    ),
+    Excuse(
         r"^special\.(chebyshev_polynomial_[uvw]|shifted_chebyshev_polynomial_[tuvw]"
         r"|laguerre_polynomial_l|legendre_polynomial_p)\|.*\|special\|.*\|cpu",
         r"too far off: at \[.*\] nan, eager 1\.0",

@@ -43,19 +43,29 @@ class _Frame:
         """The results of a step that the plan takes; None in the places of the others."""
         step = self.steps[number]
         given: list[Any] = []
+        moved: list[tuple[torch.Tensor, torch.Tensor]] = []  # what it writes, and its copy
         for kind, index in step.takes:
             if kind == "slot":
                 given.append(self.slots[index])
             elif kind == "size":
                 given.append(sizes[index])
             else:
-                tensor = tensors[index]
+                tensor, place = tensors[index], step.places.get(index)
+                if place is not None:
+                    given.append(_copied(tensor, *sizes[place : place + 2]))
+                    if index < step.written:
+                        moved.append((tensor, given[-1]))
+                    continue
+                tensor = _alone(tensor) if index in step.places else tensor
                 given.append(_of_its_own(tensor) if index in step.copies else tensor)
         for slot in step.drops:
             del self.slots[slot]
         results: list[torch.Tensor | None] = []
         taken = {_memory_of(value) for value in given} - {0}
-        for value, kept in zip(step.module(*given), step.gives, strict=True):
+        values = step.module(*given)
+        for tensor, copy in moved:
+            tensor.copy_(copy)
+        for value, kept in zip(values, step.gives, strict=True):
             if kept is not None:
                 self.slots[kept] = value
                 results.extend([None] * len(leaves(value)))
@@ -66,6 +76,24 @@ class _Frame:
             else:
                 results.append(None)  # a number, of which the plan has an expression
         return results
+
+
+def _alone(value: torch.Tensor) -> torch.Tensor:
+    """The tensor as all of its storage, though it lies in the plan's memory."""
+    if value.storage_offset() == 0:
+        return value
+    sizes, strides, size = value.shape, value.stride(), value.element_size()
+    begin = value.storage_offset() * size
+    memory = value.untyped_storage()[begin : begin + _length(value) * size]
+    return value.new_empty(0).set_(memory, 0, sizes, strides)
+
+
+def _length(value: torch.Tensor) -> int:
+    """How many elements of its storage lie between its first and its last, with these."""
+    if value.numel() == 0:
+        return 0
+    steps = zip(value.shape, value.stride(), strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in steps)
 
 
 def _of_its_own(value: torch.Tensor) -> torch.Tensor:
@@ -86,21 +114,22 @@ def _unexpanded(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def _copied(value: torch.Tensor) -> torch.Tensor:
+def _copied(value: torch.Tensor, offset: int | None = None, elements: int = 0) -> torch.Tensor:
     """A copy that lies in its memory as the tensor does in its own: what is a view of an argument
-    AOTAutograd makes anew, by the sizes, strides and offset of what it is given."""
-    sizes, strides, offset = value.shape, value.stride(), value.storage_offset()
+    AOTAutograd makes anew, by the sizes, strides and offset of what it is given. offset: where in
+    memory it begins, where the tensor does if not given; elements: what the memory has at least."""
+    sizes, strides, begin = value.shape, value.stride(), value.storage_offset()
+    first = begin if offset is None else offset
     if value.is_conj() or value.is_neg():
         return value.clone()
-    reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    length = reach + 1 if value.numel() else 0
-    memory = value.new_empty(offset + length)
+    length = _length(value)
+    memory = value.new_empty(max(first + length, elements))
     once = _unexpanded(value)
     if torch_compat.share_memory(once.shape, once.stride()):  # windows that overlap
-        memory[offset:].copy_(value.as_strided((length,), (1,), offset))
+        memory[first : first + length].copy_(value.as_strided((length,), (1,), begin))
     else:
-        memory.as_strided(once.shape, once.stride(), offset).copy_(once)
-    return memory.as_strided(sizes, strides, offset)
+        memory.as_strided(once.shape, once.stride(), first).copy_(once)
+    return memory.as_strided(sizes, strides, first)
 
 
 def _memory_of(value: Any) -> int:

@@ -8,6 +8,7 @@ import copy
 import enum
 import inspect
 import re
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -75,8 +76,13 @@ _PLAIN = (int, float, complex, str, bytes)
 _CONSTANT_OBJECTS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype)
 
 
-# Who asks for an address only to see whether they meet an object again.
-_BY_ADDRESS = (copy.__file__, inspect.__file__)
+# Who asks for an address only to see whether they meet an object again: signatures of functions do
+# it in a module of its own from Python 3.14 on, which inspect has imported.
+_BY_ADDRESS = tuple(
+    module.__file__
+    for module in (copy, inspect, sys.modules.get("annotationlib"))
+    if module is not None
+)
 
 
 def _is_of_typing(value: Any) -> bool:

@@ -75,18 +75,28 @@ def hint_of(size: torch.SymInt) -> int | None:
 
 def sample_of(size: Any) -> Any:
     """A size as a number, where each of its symbols has a multiple of its hint, by a prime of its
-    own. Sizes that are the same wherever symbols have the divisors that their hints have get the
-    same one, however they are written. Where no number comes of it: the text."""
+    own, or the hint itself where a guard would not let it (sizes of one hint are alike then). Sizes
+    that are the same wherever symbols have the divisors that their hints have get the same one,
+    however they are written. Where no number comes of it: the text."""
     if not isinstance(size, torch.SymInt):
         return size
     import sympy
 
     expression, shape_env = size.node.expr, size.node.shape_env
-    numbers = {
-        symbol: _prime_of(str(symbol)) * (symbol_hint(shape_env, symbol) or 1)
-        for symbol in expression.free_symbols
-    }
-    sample = expression.xreplace({symbol: sympy.Integer(n) for symbol, n in numbers.items()})
+
+    bound: set[Any] = set()  # by guards that other numbers do not meet
+
+    def sampled(expression: Any) -> Any:
+        def number(symbol: Any) -> Any:
+            prime = 1 if symbol in bound else _prime_of(str(symbol))
+            return sympy.Integer(prime * (symbol_hint(shape_env, symbol) or 1))
+
+        return expression.xreplace({symbol: number(symbol) for symbol in expression.free_symbols})
+
+    relations = [g.expr for g in shape_env.guards if isinstance(g.expr, sympy.Eq)]
+    relations = [one for one in relations if len(one.free_symbols) > 1]
+    bound.update(*(one.free_symbols for one in relations if sampled(one) != sympy.true))
+    sample = sampled(expression)
     return int(sample) if sample.is_Integer else str(expression)
 
 

@@ -23,6 +23,13 @@ from .. import torch_compat
 from ..errors import ExportError
 from ..subgraph import subgraph
 from ..v1 import graph_pb2
+from .memory import (
+    counts_from_the_start,
+    counts_in_bodies,
+    is_all_of_its_memory,
+    place_of,
+    viewed_input,
+)
 
 if TYPE_CHECKING:
     from .exporter import Exporter
@@ -41,6 +48,8 @@ FORMLESS = "tensord_formless"
 DISGUISED = "tensord_disguised"
 # meta of a submodule's call: why each node of the submodule has no form, by its name.
 REASONS = "tensord_reasons"
+# meta of a call-back's result that is a number: the node that computes it there.
+COMPUTED_BY = "tensord_computed_by"
 
 
 @dataclass
@@ -51,7 +60,10 @@ class CallBack:
     ("size", number) or ("slot", number of an opaque value).
     gives: the slot of each result of `module`; None for one that the plan takes, if it is wanted.
     drops: slots that nothing reads after this step. copies: tensors of the step, by number, that
-    results may hold on to while the plan uses their memory again.
+    results may hold on to while the plan uses their memory again. places: of tensors of the plan's
+    own, by number: where among the sizes the storage offset is that they have in eager, and behind
+    it how many elements their storage has there; None where they are to be all of it. written: how
+    many tensors, the first ones, it writes.
     reasons: why each node has no form, by its name.
     """
 
@@ -60,6 +72,8 @@ class CallBack:
     gives: list[int | None]
     drops: list[int]
     copies: frozenset[int]
+    places: dict[int, int | None]
+    written: int
     reasons: dict[str, str]
 
 
@@ -170,7 +184,7 @@ class _Separator:
         }
         for position, node in enumerate(given):
             item = self.graph.call_function(operator.getitem, (call, position))
-            item.meta = dict(node.meta)
+            item.meta = {**node.meta, COMPUTED_BY: node}
             self.copies[node] = item
         self.stretch.clear()
 
@@ -218,6 +232,20 @@ class CallBackExporter:
                 sizes.append(self._exporter.symbols.convert(outside.meta["val"]))
         gives, outputs, keeps = self._results(node)
         passing = [number for value, number in numbers.items() if self._may_change(value)]
+        places: dict[int, int | None] = {}
+        in_bodies = counts_in_bodies(module)
+        counts = in_bodies or any(map(counts_from_the_start, module.graph.nodes))
+        for value, number in numbers.items():
+            if viewed_input(value) is not None:
+                continue
+            places[number] = None
+            if counts and not is_all_of_its_memory(value.meta["val"]):
+                if in_bodies:
+                    raise ExportError(
+                        "as_strided in its body may read around what the program computes"
+                    )
+                places[number] = len(sizes)
+                sizes.extend(map(self._exporter.symbols.convert, place_of(value.meta["val"])))
         self._steps.append(
             CallBack(
                 module,
@@ -225,6 +253,8 @@ class CallBackExporter:
                 gives,
                 [],
                 frozenset(passing if keeps else ()),
+                places,
+                sum(is_written for _, is_written in tensors),
                 node.meta.get(REASONS, {}),
             )
         )

@@ -22,6 +22,7 @@ from torch import fx
 
 from ..errors import ExportError
 from ..v1 import graph_pb2
+from .call_backs import COMPUTED_BY
 
 _REAL = graph_pb2.RealOp
 _DEFINITION = graph_pb2.Definition
@@ -67,6 +68,14 @@ class Operation:
 
     kind: graph_pb2.RealOp.Kind
     args: tuple[Any, ...]
+
+    @staticmethod
+    def of(kind: graph_pb2.RealOp.Kind, args: Iterable[Any]) -> Operation:
+        """The same one for operands in either order, of a product or a sum of two."""
+        given = tuple(args)
+        if kind in (_REAL.MUL, _REAL.ADD) and len(given) == 2:
+            given = tuple(sorted(given, key=str))
+        return Operation(kind, given)
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,8 @@ class Makers:
     def _real(self, given: Any) -> Any:
         if isinstance(given, (int, float)):
             return float(given)
+        if isinstance(given, fx.Node):
+            given = given.meta.get(COMPUTED_BY, given)
         value = given.meta.get("val") if isinstance(given, fx.Node) else given
         if isinstance(value, torch.SymInt):
             return self._expression_of(value)
@@ -134,12 +145,12 @@ class Makers:
             return self._real(given.args[0])
         if given.target in (operator.sub, operator.neg):
             *first, last = (self._real(one) for one in given.args)
-            negated = Operation(_REAL.MUL, (-1.0, last))
-            return Operation(_REAL.ADD, (first[0], negated)) if first else negated
+            negated = Operation.of(_REAL.MUL, (-1.0, last))
+            return Operation.of(_REAL.ADD, (first[0], negated)) if first else negated
         kind = _NODE_KINDS.get(given.target)
         if kind is None or given.kwargs:
             raise ExportError(f"the number {given.name} has no form on the wire")
-        return Operation(kind, tuple(self._real(one) for one in given.args))
+        return Operation.of(kind, map(self._real, given.args))
 
 
 def _one_operation(e: Any) -> Any:
@@ -149,7 +160,7 @@ def _one_operation(e: Any) -> Any:
         return Operation(_REAL.DIV, e.args)
     if kind is None or len(e.args) > 2:
         return _leaf(e)
-    return Operation(kind, tuple(_leaf(one) for one in e.args))
+    return Operation.of(kind, map(_leaf, e.args))
 
 
 def _leaf(e: Any) -> Any:

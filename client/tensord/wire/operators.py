@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import fx
 from .. import torch_compat
 from ..errors import ExportError
 from .call_backs import DISGUISED
+from .memory import Span, span, span_of, viewed_input
 
 # They take a boolean that only torch's own symbolic numbers can say.
 _ASSERTIONS_OF_NUMBERS = ("aten::_assert_scalar",)
@@ -78,8 +78,8 @@ def rank_depends_on_data(node: fx.Node) -> bool:
 
 def _reaches_beyond(node: fx.Node) -> bool:
     """True for as_strided that may read what is not its argument's, as only a call knows."""
-    root = _viewed_input(node.args[0])
-    return root is not None and not _within(_span_of(node.meta["val"]), _span_of(root.meta["val"]))
+    root = viewed_input(node.args[0])
+    return root is not None and not _within(span_of(node.meta["val"]), span_of(root.meta["val"]))
 
 
 def _writes_beyond(node: fx.Node) -> bool:
@@ -87,13 +87,13 @@ def _writes_beyond(node: fx.Node) -> bool:
     of memory: its result keeps its argument's place there. Of a tensor of the graph's own nobody
     else has eager's place, and the daemon refuses the graph."""
     target: Any = node.args[0]
-    if _viewed_input(target) is None:
+    if viewed_input(target) is None:
         return False
     sizes, strides = node.args[2:4]
     offset = node.args[4] if len(node.args) > 4 else node.kwargs.get("storage_offset")
     known = _value(target)
     first = known.storage_offset() if offset is None else _value(offset)
-    part, whole = _span(_value(sizes), _value(strides), first), _span_of(known)
+    part, whole = span(_value(sizes), _value(strides), first), span_of(known)
     if part is None or whole is None:
         return False
     if not isinstance(whole[0], int) or whole[0] > 0:
@@ -106,28 +106,7 @@ def _value(argument: Any) -> Any:
     return fx.map_arg(argument, lambda arg: arg.meta["val"])
 
 
-def _viewed_input(node: Any) -> fx.Node | None:
-    """What a chain of views begins with: an input or an attribute; None for a tensor of the graph's
-    own."""
-    root: fx.Node = node
-    while root.op == "call_function":
-        maker: Any = root
-        while maker.target is operator.getitem:  # one of several results
-            maker = maker.args[0]
-        if not isinstance(maker.target, torch._ops.OpOverload):
-            break
-        returns = maker.target._schema.returns
-        if len(returns) != 1 or returns[0].alias_info is None:
-            return None
-        root = maker.args[0]
-    return root
-
-
-# Number in memory of the first element, and of one behind the last; None of no elements.
-_Span = tuple[Any, Any] | None
-
-
-def _within(part: _Span, whole: _Span) -> bool:
+def _within(part: Span, whole: Span) -> bool:
     """False also where only a call knows."""
     if part is None or whole is None:
         return part is None
@@ -139,17 +118,6 @@ def _surely(condition: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return statically_known_true(condition)
-
-
-def _span_of(tensor: torch.Tensor) -> _Span:
-    return _span(tensor.shape, tensor.stride(), tensor.storage_offset())
-
-
-def _span(sizes: Any, strides: Any, first: Any) -> _Span:
-    if any(isinstance(size, int) and size == 0 for size in sizes):
-        return None
-    steps = zip(sizes, strides, strict=True)
-    return first, first + sum((n - 1) * step for n, step in steps) + 1
 
 
 def _is_expanded(sizes: Any, strides: Any) -> bool:

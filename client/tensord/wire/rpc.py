@@ -50,6 +50,9 @@ _POLL_S = 0.04
 # What a socket that says nothing may cost a graph, and a process until it remembers.
 GREETING_SILENCE_S = 0.25
 MOST_SILENCE_S = 1.0
+# What the greeting of one that answers pings may take: the first daemon of a store asks a worker
+# for its operators, and on a starved host that takes seconds.
+GREETING_S = 10.0
 # The daemon receives longer ones when it has memory for them.
 LARGE_REQUEST_BYTES = 128 << 10
 # A daemon that runs answers pings, however long a compile takes; `watch` finds out whether it
@@ -269,8 +272,9 @@ class Client:
         request = requests_pb2.HelloRequest(
             client_version=VERSION, torch_version=str(torch.__version__)
         )
-        timeout_s = autostart.START_TIMEOUT_S if just_started else transport.CONNECT_TIMEOUT_S
-        greeting = transport.Heartbeat(timeout_s if just_started else GREETING_SILENCE_S)
+        timeout_s = autostart.START_TIMEOUT_S if just_started else GREETING_S
+        silence_s = timeout_s if just_started else GREETING_SILENCE_S
+        greeting = transport.Heartbeat(silence_s, every_s=transport.CONNECT_TIMEOUT_S)
         try:
             reply: requests_pb2.HelloReply = _wait(
                 _start("Hello", request.SerializeToString(), timeout_s, greeting), "Hello"

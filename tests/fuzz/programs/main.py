@@ -47,10 +47,11 @@ def ask(worker: Worker, task: Json) -> Json:
         return {**death.said, "kind": kind, "cause": kind, "message": str(death), "stats": {}}
 
 
-def loses_the_device_upstream(worker: Worker, outcome: Json) -> bool:
-    """Whether a program that lost the device does so with torch's own backend aot_eager, which only
-    another process can tell."""
-    if outcome["kind"] not in BAD or not outcome["cause"].startswith(DEVICE_LOST):
+def fails_upstream(worker: Worker, outcome: Json) -> bool:
+    """Whether a program that lost the device, or gave no answer, does so with torch's own backend
+    aot_eager, which only another process can tell."""
+    lost = outcome["kind"] in BAD and outcome["cause"].startswith(DEVICE_LOST)
+    if not (lost or outcome["kind"] == "hang") or "program" not in outcome:
         return False
     other = ask(worker, {"program": outcome["program"], "backend": "aot_eager"})
     return failure_of(other) == failure_of(outcome)
@@ -126,7 +127,7 @@ def main() -> int:
     def work(worker: Worker, task: Json) -> None:
         start = time.monotonic()
         outcome = ask(worker, task)
-        if loses_the_device_upstream(worker, outcome):
+        if fails_upstream(worker, outcome):
             outcome["kind"] = "upstream"
         line = {"seed": task["seed"], "kind": outcome["kind"], "cause": outcome["cause"]}
         line |= {"stats": outcome["stats"], "seconds": round(time.monotonic() - start, 2)}

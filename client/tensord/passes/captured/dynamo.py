@@ -45,6 +45,12 @@ _FUNCTIONS: dict[Any, str] = {
     for name in _NAMES
     if hasattr(module, name)
 }
+_ATTRIBUTES = (
+    (torch.ops.aten.numpy_T, "T"),
+    (torch.ops.aten.mT, "mT"),
+    (torch.ops.aten.matrix_H, "H"),
+    (torch.ops.aten.mH, "mH"),
+)
 # Operators that write into their first operand.
 _IN_PLACE_OPERATORS = frozenset(
     """
@@ -95,6 +101,16 @@ def name_of(node: Any) -> str:
             return ""
         return _ALIASES.get(name, name)
     return ""
+
+
+def attribute_read(node: fx.Node) -> str:
+    """The attribute of its first argument that a node reads, as T; "" for others. From torch 2.14
+    on Dynamo calls operators for some."""
+    if node.op != "call_function":
+        return ""
+    if node.target is getattr:
+        return str(node.args[1])
+    return next((name for packet, name in _ATTRIBUTES if packet is node.target), "")
 
 
 def argument(node: fx.Node, name: str, default: Any = None) -> Any:
@@ -164,9 +180,8 @@ def is_last_transpose(node: Any) -> bool:
         order = node.args[1] if isinstance(node.args[1], (tuple, list)) else node.args[1:]
         order = [d % rank for d in order if isinstance(d, int)]
         return order == [*range(rank - 2), rank - 1, rank - 2]
-    if node.op == "call_function" and node.target is getattr:
-        return node.args[1] == "mT" or (node.args[1] == "T" and rank == 2)
-    return False
+    attribute = attribute_read(node)
+    return attribute == "mT" or (attribute == "T" and rank == 2)
 
 
 def autocast_dtypes(graph: fx.Graph, device: str) -> dict[fx.Node, torch.dtype | None]:

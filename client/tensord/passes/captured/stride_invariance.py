@@ -69,7 +69,7 @@ def keep_rows_of_heads(graph: fx.Graph, attention: fx.Node) -> None:
 
 def _takes(user: fx.Node, node: fx.Node, value: Any) -> bool:
     name = dynamo.name_of(user)
-    if name in _TRIED or (user.target is getattr and user.args[1] in _ATTRIBUTES):
+    if name in _TRIED or dynamo.attribute_read(user) in _ATTRIBUTES:
         if any("example_value" not in operand.meta for operand in user.all_input_nodes):
             return False  # it cannot be tried
         try:

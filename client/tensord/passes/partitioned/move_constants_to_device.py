@@ -10,7 +10,7 @@ from torch import fx
 
 from ... import torch_compat
 from ...wire.exporter import CONSTANT_DEVICE, MAX_CONSTANT_BYTES
-from ..insertion import HANDED_ON, arguments
+from ..insertion import HANDED_ON, arguments, inherited_meta, insert_call
 
 aten = torch.ops.aten
 
@@ -20,6 +20,9 @@ _SAME = HANDED_ON | {
     aten.lift_fresh.default,
     aten.clone.default,
 }
+# What gives a number as a tensor: how nested vmaps and decompositions write it.
+_NUMBERS = {aten.full.default, aten.scalar_tensor.default}
+_NAMESPACES = ("aten", "prims", "tensord")
 # Operators that take a CPU tensor of any size beside CUDA ones; others take numbers.
 _TAKE_ALL = {
     aten._to_copy.default,
@@ -37,7 +40,7 @@ def move_constants_to_device(module: fx.GraphModule, largest: int = MAX_CONSTANT
     arguments that changed.
     """
     graph = module.graph
-    moved: dict[tuple[str, torch.device], fx.Node] = {}
+    moved: dict[tuple[str | fx.Node, torch.device], fx.Node] = {}
     done = 0
     for node in list(graph.nodes):
         device = _cuda_device(node)
@@ -50,7 +53,7 @@ def move_constants_to_device(module: fx.GraphModule, largest: int = MAX_CONSTANT
             source = _constant(module, argument, node.target in _TAKE_ALL, largest)
             if source is None:
                 return argument
-            key = (str(source.target), device)
+            key = (str(source.target) if source.op == "get_attr" else source, device)
             if key not in moved:
                 moved[key] = _on_device(graph, source, argument.meta["val"], device)
             return moved[key]
@@ -62,8 +65,10 @@ def move_constants_to_device(module: fx.GraphModule, largest: int = MAX_CONSTANT
 
 
 def _cuda_device(node: fx.Node) -> torch.device | None:
-    """Where an operator's results are; None for what is no operator on CUDA."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+    """Where an operator's results are; None for what is no operator of torch's or ours on CUDA:
+    others may want a number on the CPU."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace not in _NAMESPACES:
         return None
     value = node.meta.get("val")
     for result in value if isinstance(value, (tuple, list)) else (value,):
@@ -75,7 +80,8 @@ def _cuda_device(node: fx.Node) -> torch.device | None:
 def _constant(
     module: fx.GraphModule, argument: fx.Node, any_size: bool, largest: int
 ) -> fx.Node | None:
-    """The get_attr node behind an argument that is a constant on the CPU, else None."""
+    """The node behind an argument that is a constant on the CPU, a get_attr or a number; else
+    None."""
     value = argument.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
         return None
@@ -84,6 +90,8 @@ def _constant(
     source = argument
     while source.target in _SAME:
         source = arguments(source)[0]
+    if source.target in _NUMBERS and value.dim() == 0 and not source.all_input_nodes:
+        return source
     if source.op != "get_attr":
         return None
     tensor = _attribute(module, str(source.target))
@@ -102,6 +110,13 @@ def _attribute(module: Any, target: str) -> Any:
 def _on_device(
     graph: fx.Graph, source: fx.Node, value: torch.Tensor, device: torch.device
 ) -> fx.Node:
+    if source.op == "call_function":
+        with graph.inserting_before(source):
+            kwargs = {**source.kwargs, "device": device}
+            return insert_call(
+                graph, torch_compat.fake_mode_of(value), inherited_meta(source), source.target,
+                *source.args, **kwargs,
+            )  # fmt: skip
     with graph.inserting_before(source):
         node = graph.get_attr(str(source.target))
     with torch_compat.fake_mode_of(value):
