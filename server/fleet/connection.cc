@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -88,7 +89,16 @@ absl::StatusOr<Socket> ConnectUnix(const std::string& path, absl::Time deadline)
   return ConnectTo(AF_UNIX, reinterpret_cast<const sockaddr*>(&address), sizeof address, deadline);
 }
 
-// Each address of the host until one answers.
+// A connection that nobody uses, and that something between has forgotten, is found to be lost.
+void KeepAlive(int fd) {
+  const int on = 1, idle_s = 60, between_s = 10, tries = 3;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+}
+
+// Each address of the host until one answers; each has its share of the time.
 absl::StatusOr<Socket> ConnectTcp(const Endpoint& endpoint, absl::Time deadline) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -98,14 +108,31 @@ absl::StatusOr<Socket> ConnectTcp(const Endpoint& endpoint, absl::Time deadline)
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, &freeaddrinfo);
   absl::StatusOr<Socket> made = absl::UnavailableError("the host has no address");
-  for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
-    made = ConnectTo(one->ai_family, one->ai_addr, one->ai_addrlen, deadline);
+  int64_t left = 0;
+  for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) ++left;
+  for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next, --left) {
+    const absl::Time now = absl::Now();
+    made = ConnectTo(one->ai_family, one->ai_addr, one->ai_addrlen, now + (deadline - now) / left);
     if (!made.ok()) continue;
+    KeepAlive(made->fd());
     const int on = 1;
     setsockopt(made->fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     break;
   }
   return made;
+}
+
+// Those that OpenSSL looks for where its build says, and where systems have them: a container, or a
+// host of another distribution than the library's.
+bool TrustTheSystems(SSL_CTX* context) {
+  if (SSL_CTX_set_default_verify_paths(context) != 1) return false;
+  if (std::getenv("SSL_CERT_FILE") != nullptr) return true;  // those, and no others
+  for (const char* file : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    if (access(file, R_OK) == 0) SSL_CTX_load_verify_file(context, file);
+  }
+  ERR_clear_error();
+  return true;
 }
 
 class PlainConnection : public Connection {
@@ -149,7 +176,7 @@ class TlsConnection : public Connection {
   absl::Status Shake(const Endpoint& endpoint, absl::Time deadline) {
     SSL_CTX* const context = context_.get();
     const bool trusts = endpoint.ca.empty()
-                            ? SSL_CTX_set_default_verify_paths(context) == 1
+                            ? TrustTheSystems(context)
                             : SSL_CTX_load_verify_file(context, endpoint.ca.c_str()) == 1;
     if (!trusts) return Trouble("cannot read fleet_ca " + endpoint.ca);
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);

@@ -160,7 +160,8 @@ absl::Status Exchange::Put(const std::vector<Object>& objects, absl::Time deadli
 
 absl::StatusOr<std::optional<std::string>> Exchange::Claim(const Name& name,
                                                            absl::Duration lifetime,
-                                                           absl::Time deadline) {
+                                                           absl::Time deadline,
+                                                           std::string* holder) {
   const Name lease = LeaseOf(name);
   const std::string token = Seal(*keys_, lease, NewToken(absl::Now() + lifetime));
   TENSORD_ASSIGN_OR_RETURN(const std::string there,
@@ -169,6 +170,7 @@ absl::StatusOr<std::optional<std::string>> Exchange::Claim(const Name& name,
   const auto held = Open(*keys_, lease, there);
   // What nobody of the fleet has signed holds nobody back, nor does a lease whose host died.
   if (!held.ok() || IsOver(*held)) return token;
+  if (holder != nullptr) *holder = there;
   return std::optional<std::string>();
 }
 

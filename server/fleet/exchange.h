@@ -72,9 +72,10 @@ class Exchange {
   absl::Status Put(const std::vector<Object>& objects, absl::Time deadline);
 
   // The right to make what lies under a name, for a while. Returns the token with which it is given
-  // back; nothing: somebody of the fleet has it.
+  // back; nothing: somebody of the fleet has it, whose token `holder` gets.
   absl::StatusOr<std::optional<std::string>> Claim(const Name& name, absl::Duration lifetime,
-                                                   absl::Time deadline);
+                                                   absl::Time deadline,
+                                                   std::string* holder = nullptr);
   absl::Status Release(const Name& name, const std::string& token, absl::Time deadline);
 
   uint64_t bytes_in() const { return bytes_in_; }

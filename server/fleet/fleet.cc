@@ -2,13 +2,14 @@
 #include "server/fleet/fleet.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <absl/time/clock.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "server/fleet/quoted.h"
+#include "server/log/quoted.h"
 #include "tensord/v1/stats.pb.h"
 
 namespace tensord::fleet {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(40);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(400);
+constexpr int kMostHolders = 4;  // that are waited for
 
 absl::Status Stopped() { return absl::UnavailableError("the daemon is stopping"); }
 
@@ -25,14 +27,17 @@ struct Fleet::Search {
   Query query;
   // Of one thread at a time:
   absl::Time deadline;
-  absl::Time lease_until = absl::InfinitePast();  // set once another host makes it
+  std::string holder;  // the token of the host that makes it, once there is one
+  int holders = 0;     // so many, one after the other
+  absl::Time since, lease_until = absl::InfinitePast();  // it is waited for
   absl::Duration pause = kFirstPause;
   bool refused = false;  // counted
   std::string broken;    // the manifest whose blobs could not be had
   // Under the fleet's mutex:
   std::vector<Done> waiting;
   uint64_t step = 0;
-  bool begun = false;  // a thread has asked for it
+  bool begun = false;    // a thread asks the tier, which is to blame for what follows
+  bool in_full = false;  // it has all the time that the fleet gives it, whatever the query says
   bool over = false;
 };
 
@@ -75,11 +80,7 @@ void Fleet::Find(Query query, Done done) {
 }
 
 void Fleet::Seek(const SearchPtr& search) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (search->over) return;
-    search->begun = true;
-  }
+  if (!Begin(search, true)) return;
   const auto manifest = Look(search);
   if (IsTrouble(manifest.status())) {
     Finish(search, manifest.status(), /*trouble=*/true);
@@ -116,10 +117,12 @@ void Fleet::Claim(const SearchPtr& search) {
     return;
   }
   const absl::Time until = absl::Now() + options_.lease;
-  const auto token = exchange_.Claim(lease, options_.lease, search->deadline);
+  std::string holder;
+  const auto token = exchange_.Claim(lease, options_.lease, search->deadline, &holder);
   if (absl::IsFailedPrecondition(token.status())) {
     // It answers, but lets this host write nothing: there is no lease, and no reason not to ask.
     ++errors_;
+    NoteRefusal(token.status().message());
     Finish(search, not_there);
     return;
   }
@@ -128,14 +131,22 @@ void Fleet::Claim(const SearchPtr& search) {
     return;
   }
   if (!token->has_value()) {
-    if (search->lease_until == absl::InfinitePast()) {
+    if (search->holders == 0) {
       ++waited_;
-      search->lease_until = absl::Now() + std::min(options_.lease, search->query.wait);
+      search->since = absl::Now();
+    }
+    // Another has taken over from one that died, or that took too long.
+    if (holder != search->holder && search->holders < kMostHolders) {
+      search->holder = holder;
+      ++search->holders;
+      search->lease_until =
+          std::min(absl::Now() + options_.lease, search->since + search->query.wait);
     }
     if (absl::Now() < search->lease_until) return SeekLater(search);
     Finish(search, not_there);
     return;
   }
+  NoteRefusal("");
   {
     absl::MutexLock lock(&mutex_);
     leases_[lease.Path()] = {**token, until};
@@ -145,6 +156,11 @@ void Fleet::Claim(const SearchPtr& search) {
   if (again.ok()) {
     GiveUp(lease);
     return Fetch(search, *again);
+  }
+  if (IsTrouble(again.status())) {
+    GiveUp(lease);
+    Finish(search, again.status(), /*trouble=*/true);
+    return;
   }
   if (!Finish(search, not_there)) GiveUp(lease);
 }
@@ -156,7 +172,7 @@ void Fleet::SeekLater(const SearchPtr& search) {
   threads_.RunAt(then, [this, search] {
     if (breaker_.IsOpen()) {
       Finish(search, absl::UnavailableError("the tier does not answer any more"));
-    } else if (Allow(search, absl::Now() + options_.answer)) {
+    } else if (Begin(search, false) && Allow(search, absl::Now() + options_.answer)) {
       threads_.Run([this, search] { Seek(search); });
     }
   });
@@ -193,22 +209,32 @@ void Fleet::FetchNow(const SearchPtr& search, const v1::FleetManifest& manifest)
     return;
   }
   search->broken = manifest.SerializeAsString();
-  if (!Allow(search, absl::Now() + options_.answer)) return;
-  threads_.Run([this, search] { Claim(search); });
+  if (!Begin(search, false) || !Allow(search, absl::Now() + options_.answer)) return;
+  threads_.Run([this, search] {
+    if (Begin(search, true)) Claim(search);
+  });
 }
 
 absl::StatusOr<Parcel> Fleet::Carry(const SearchPtr& search, const v1::FleetManifest& manifest) {
   uint64_t bytes = manifest.content().stored_bytes();
   for (const v1::FleetBlob& blob : manifest.blobs()) bytes += blob.stored_bytes();
-  if (!Allow(search, absl::Now() + options_.answer + TransferTime(bytes))) return Stopped();
+  const absl::Time deadline = absl::Now() + options_.answer + TransferTime(bytes);
+  if (!Allow(search, deadline, /*in_full=*/true)) return Stopped();
   return exchange_.GetParcel(manifest, search->query.has, search->deadline);
 }
 
-bool Fleet::Allow(const SearchPtr& search, absl::Time deadline) {
+bool Fleet::Begin(const SearchPtr& search, bool begun) {
+  absl::MutexLock lock(&mutex_);
+  search->begun = begun;
+  return !search->over;
+}
+
+bool Fleet::Allow(const SearchPtr& search, absl::Time deadline, bool in_full) {
   uint64_t step;
   {
     absl::MutexLock lock(&mutex_);
     if (search->over) return false;
+    search->in_full |= in_full;
     step = ++search->step;
   }
   search->deadline = deadline;
@@ -242,15 +268,17 @@ bool Fleet::IsOver(const SearchPtr& search) {
 
 bool Fleet::Finish(const SearchPtr& search, const absl::Status& status, bool trouble) {
   std::vector<Done> waiting;
+  bool had_time;
   {
     absl::MutexLock lock(&mutex_);
     if (std::exchange(search->over, true)) return false;
+    had_time = search->in_full || search->query.answer >= options_.answer;
     searches_.erase(search->query.name.Path());
     waiting.swap(search->waiting);
   }
   hits_ += status.ok();
   misses_ += absl::IsNotFound(status);
-  if (trouble && search->query.answer >= options_.answer) {
+  if (trouble && had_time) {
     CountTrouble(status);
   } else if (status.ok() || absl::IsNotFound(status)) {
     breaker_.Succeeded();
@@ -271,6 +299,11 @@ void Fleet::CountTrouble(const absl::Status& status) {
   spdlog::warn("event=fleet_breaker state=open tier=\"{}\" why=\"{}\"", tier_->Where(),
                Quoted(status.message()));
   ProbeIn(*pause);
+}
+
+void Fleet::NoteRefusal(absl::string_view why) {
+  absl::MutexLock lock(&mutex_);
+  refusal_ = std::string(why);
 }
 
 void Fleet::ProbeIn(absl::Duration pause) {
@@ -311,12 +344,17 @@ double Fleet::Jitter() {
 
 void Fleet::FillStats(v1::Stats* stats) {
   stats->set_fleet(absl::StrCat(tier_->Where(), keys_->CanSign() ? "" : " (read-only)"));
-  std::string problem = keys_->Problem();
-  if (const std::string why = breaker_.why(); !why.empty()) {
-    absl::StrAppend(&problem, problem.empty() ? "" : "; ",
-                    breaker_.IsOpen() ? "not asked: " : "the last time: ", why);
+  std::vector<std::string> problems;
+  const auto add = [&](absl::string_view what, const std::string& why) {
+    if (!why.empty()) problems.push_back(absl::StrCat(what, why));
+  };
+  add("", keys_->Problem());
+  add(breaker_.IsOpen() ? "not asked: " : "the last time: ", breaker_.why());
+  {
+    absl::MutexLock lock(&mutex_);
+    add("refused the last time: ", refusal_);
   }
-  stats->set_fleet_problem(problem);
+  stats->set_fleet_problem(absl::StrJoin(problems, "; "));
   stats->set_fleet_hits(hits_);
   stats->set_fleet_misses(misses_);
   stats->set_fleet_errors(errors_);

@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "server/fleet/breaker.h"
 #include "server/fleet/exchange.h"
-#include "server/fleet/threads.h"
 
 namespace tensord::v1 {
 class Stats;
@@ -83,7 +83,8 @@ class Fleet {
   // right to make it, which ends.
   void Add(const Name& name, std::function<absl::StatusOr<Blob>()> make,
            const std::optional<Name>& lease = std::nullopt);
-  // What a search left to this host to make is not made: another host's turn.
+  // What a search left to this host to make is not made: another host's turn. Nothing where this
+  // host has no such right.
   void GiveUp(const Name& lease);
 
   void FillStats(v1::Stats* stats);
@@ -111,8 +112,11 @@ class Fleet {
   absl::StatusOr<v1::FleetManifest> Look(const SearchPtr& search);
   void FetchNow(const SearchPtr& search, const v1::FleetManifest& manifest);
   absl::StatusOr<Parcel> Carry(const SearchPtr& search, const v1::FleetManifest& manifest);
-  // The search has until then for what it does next, whatever its thread does. False: it is over.
-  bool Allow(const SearchPtr& search, absl::Time deadline);
+  // Whether a thread asks the tier from now on, or the search waits for one. False: it is over.
+  bool Begin(const SearchPtr& search, bool begun);
+  // The search has until then for what it does next, whatever its thread does. `in_full`: which is
+  // all the time that it can need. False: it is over.
+  bool Allow(const SearchPtr& search, absl::Time deadline, bool in_full = false);
   void Expire(const SearchPtr& search, uint64_t step);
   bool IsOver(const SearchPtr& search);
   bool Holds(const Name& lease);
@@ -121,13 +125,16 @@ class Fleet {
   void Refuse(const Name& name, absl::string_view why);
 
   void CountTrouble(const absl::Status& status);
+  // The tier answers, and did not let this host write, for want of room or of rights; empty: it
+  // did.
+  void NoteRefusal(absl::string_view why);
   void ProbeIn(absl::Duration pause);
   void EndProbe(uint64_t probe, const absl::Status& status);
 
-  // What was to be put is not; the lease of who made it ends by itself.
+  // What was to be put is not, and who makes it next need not wait for that.
   void Drop(const std::optional<Name>& lease);
-  // Runs `task` on putting_; false: it does not.
-  bool Enqueue(std::function<void()> task);
+  // Runs `task` on putting_; false: it does not. `most`: may wait.
+  bool Enqueue(std::function<void()> task, size_t most);
   void PutNow(const Name& name, const absl::StatusOr<std::vector<Object>>& objects);
   absl::StatusOr<std::vector<Object>> PackMore(const Name& name, const Blob& blob);
   void ReleaseNow(const Name& lease);
@@ -147,6 +154,7 @@ class Fleet {
   std::map<std::string, Held> leases_ ABSL_GUARDED_BY(mutex_);         // by path
   size_t puts_ ABSL_GUARDED_BY(mutex_) = 0;                            // that wait or run
   uint64_t probe_ ABSL_GUARDED_BY(mutex_) = 0;                         // the last one's number
+  std::string refusal_ ABSL_GUARDED_BY(mutex_);                        // NoteRefusal's last
   std::minstd_rand random_ ABSL_GUARDED_BY(mutex_);
   Threads threads_;   // of questions that are answered in no time, or late
   Threads fetching_;  // of what takes its time, the disk's among it

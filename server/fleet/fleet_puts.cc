@@ -4,11 +4,12 @@
 #include <absl/time/clock.h>
 #include <spdlog/spdlog.h>
 
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "server/fleet/fleet.h"
-#include "server/fleet/quoted.h"
+#include "server/log/quoted.h"
 
 namespace tensord::fleet {
 namespace {
@@ -24,9 +25,9 @@ constexpr absl::Duration kChangePause = absl::Milliseconds(40);
 
 }  // namespace
 
-bool Fleet::Enqueue(std::function<void()> task) {
+bool Fleet::Enqueue(std::function<void()> task, size_t most) {
   absl::MutexLock lock(&mutex_);
-  if (stopped_ || breaker_.IsOpen() || puts_ >= options_.most_puts) return false;
+  if (stopped_ || breaker_.IsOpen() || puts_ >= most) return false;
   ++puts_;
   putting_.Run([this, task = std::move(task)] {
     task();
@@ -38,43 +39,46 @@ bool Fleet::Enqueue(std::function<void()> task) {
 
 void Fleet::Put(const Name& name, std::function<absl::StatusOr<Parcel>()> make) {
   if (!keys_->CanSign()) return;
-  const bool queued = Enqueue([this, name, make = std::move(make)] {
-    const auto parcel = make();
-    PutNow(name, parcel.ok() ? exchange_.PackParcel(name, *parcel)
-                             : absl::StatusOr<std::vector<Object>>(parcel.status()));
-    ReleaseNow(name);
-  });
+  const bool queued = Enqueue(
+      [this, name, make = std::move(make)] {
+        const auto parcel = make();
+        PutNow(name, parcel.ok() ? exchange_.PackParcel(name, *parcel)
+                                 : absl::StatusOr<std::vector<Object>>(parcel.status()));
+        ReleaseNow(name);
+      },
+      options_.most_puts);
   if (!queued) Drop(name);
 }
 
 void Fleet::Add(const Name& name, std::function<absl::StatusOr<Blob>()> make,
                 const std::optional<Name>& lease) {
   if (!keys_->CanSign()) return;
-  const bool queued = Enqueue([this, name, make = std::move(make), lease] {
-    const absl::Cleanup release = [&] {
-      if (lease.has_value()) ReleaseNow(*lease);
-    };
-    const auto blob = make();
-    if (!blob.ok()) return PutNow(name, blob.status());
-    std::optional<std::string> token;
-    for (const absl::Time until = absl::Now() + kChangeWait; absl::Now() < until;) {
-      auto claimed = exchange_.Claim(name, kChangeLease, absl::Now() + options_.answer);
-      if (!claimed.ok()) break;
-      token = *std::move(claimed);
-      if (token.has_value()) break;
-      absl::SleepFor(kChangePause * Jitter());
-    }
-    PutNow(name, PackMore(name, *blob));
-    if (!token.has_value()) return;
-    exchange_.Release(name, *token, absl::Now() + options_.answer).IgnoreError();
-  });
+  const bool queued = Enqueue(
+      [this, name, make = std::move(make), lease] {
+        const absl::Cleanup release = [&] {
+          if (lease.has_value()) ReleaseNow(*lease);
+        };
+        const auto blob = make();
+        if (!blob.ok()) return PutNow(name, blob.status());
+        std::optional<std::string> token;
+        for (const absl::Time until = absl::Now() + kChangeWait; absl::Now() < until;) {
+          auto claimed = exchange_.Claim(name, kChangeLease, absl::Now() + options_.answer);
+          if (!claimed.ok()) break;
+          token = *std::move(claimed);
+          if (token.has_value()) break;
+          absl::SleepFor(kChangePause * Jitter());
+        }
+        PutNow(name, PackMore(name, *blob));
+        if (!token.has_value()) return;
+        exchange_.Release(name, *token, absl::Now() + options_.answer).IgnoreError();
+      },
+      options_.most_puts);
   if (!queued) Drop(lease);
 }
 
 void Fleet::Drop(const std::optional<Name>& lease) {
   ++dropped_;
-  absl::MutexLock lock(&mutex_);
-  if (lease.has_value()) leases_.erase(lease->Path());
+  if (lease.has_value()) GiveUp(*lease);
 }
 
 absl::StatusOr<std::vector<Object>> Fleet::PackMore(const Name& name, const Blob& blob) {
@@ -100,6 +104,7 @@ void Fleet::PutNow(const Name& name, const absl::StatusOr<std::vector<Object>>& 
   if (put.ok()) {
     ++put_;
     breaker_.Succeeded();
+    NoteRefusal("");
     spdlog::debug("event=fleet_put name={} bytes={}", name.Path(), bytes);
     return;
   }
@@ -108,6 +113,7 @@ void Fleet::PutNow(const Name& name, const absl::StatusOr<std::vector<Object>>& 
   // A tier that takes nothing, for want of room or of rights, may still give.
   if (absl::IsFailedPrecondition(put)) {
     ++errors_;
+    NoteRefusal(put.message());
   } else {
     CountTrouble(put);
   }
@@ -118,7 +124,12 @@ void Fleet::GiveUp(const Name& lease) {
     absl::MutexLock lock(&mutex_);
     if (leases_.count(lease.Path()) == 0) return;
   }
-  Enqueue([this, lease] { ReleaseNow(lease); });
+  // There are no more of these than leases, so that they need no limit. Behind an open breaker
+  // nobody can be told: the lease ends by itself.
+  constexpr size_t kAny = std::numeric_limits<size_t>::max();
+  if (Enqueue([this, lease] { ReleaseNow(lease); }, kAny)) return;
+  absl::MutexLock lock(&mutex_);
+  leases_.erase(lease.Path());
 }
 
 void Fleet::ReleaseNow(const Name& lease) {

@@ -5,6 +5,7 @@
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,13 +118,22 @@ class FolderTier : public Tier {
     const std::string path = PathOf(name);
     const std::string folder = path.substr(0, path.rfind('/'));
     for (const std::string& one : {Temp(), folder.substr(0, folder.rfind('/')), folder}) {
-      if (mkdir(one.c_str(), modes.folder) == 0) {
-        chmod(one.c_str(), modes.folder);  // whatever this process's umask is
-      } else if (errno != EEXIST) {
-        return Trouble("cannot create", one);
-      }
+      if (!Make(one, modes.folder) && errno != EEXIST) return Trouble("cannot create", one);
     }
     return absl::OkStatus();
+  }
+
+  // Whatever the process's umask is, and with the group that a folder above hands down, whose bit
+  // chmod would take away: by an umask of this thread's own.
+  static bool Make(const std::string& folder, mode_t mode) {
+    thread_local const bool has_umask = unshare(CLONE_FS) == 0;
+    const mode_t before = has_umask ? umask(0) : 0;
+    const bool made = mkdir(folder.c_str(), mode) == 0;
+    const int error = errno;
+    if (has_umask) umask(before);
+    if (made && !has_umask) chmod(folder.c_str(), mode);
+    errno = error;
+    return made;
   }
 
   // A new file under tmp/: its path. Nothing is synced, for what a power cut leaves torn is refused

@@ -90,36 +90,43 @@ absl::Status Keys::Load() {
   // Before they are read: a change meanwhile is one to read again for.
   sign_identity_ = store::IdentityAt(sign_path_);
   trust_identity_ = store::IdentityAt(trust_path_);
+  // Each by itself: a key that is struck off is so whether there is one to sign with or not.
+  const absl::Status trust = LoadTrust(), signer = LoadSigner();
+  if (trust.ok() || signer.ok()) return trust.ok() ? signer : trust;
+  return absl::FailedPreconditionError(absl::StrCat(trust.message(), "; ", signer.message()));
+}
+
+absl::Status Keys::LoadTrust() {
+  if (trust_path_.empty()) return absl::OkStatus();
+  const auto text = store::ReadFile(trust_path_);
+  if (!text.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("fleet_trust: ", text.status().message()));
+  }
   std::map<std::string, Public> trusted;
-  if (!trust_path_.empty()) {
-    const auto text = store::ReadFile(trust_path_);
-    if (!text.ok()) {
-      return absl::FailedPreconditionError(absl::StrCat("fleet_trust: ", text.status().message()));
+  int number = 0;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(*text, '\n'))) {
+    ++number;
+    const std::string content = line.substr(0, line.find('#'));
+    const std::vector<std::string> words =
+        absl::StrSplit(content, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (words.empty()) continue;
+    const std::string key = words.size() == 2 ? FromHex(words[1]) : "";
+    if (key.size() != kPublicBytes) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(trust_path_, ":", number, ": a name and 64 hex digits are needed"));
     }
-    int number = 0;
-    for (const std::string& line : std::vector<std::string>(absl::StrSplit(*text, '\n'))) {
-      ++number;
-      const std::string content = line.substr(0, line.find('#'));
-      const std::vector<std::string> words =
-          absl::StrSplit(content, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
-      if (words.empty()) continue;
-      const std::string key = words.size() == 2 ? FromHex(words[1]) : "";
-      if (key.size() != kPublicBytes) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(trust_path_, ":", number, ": a name and 64 hex digits are needed"));
-      }
-      trusted[IdOf(key)] = {words[0], key};
-    }
+    trusted[IdOf(key)] = {words[0], key};
   }
-  std::shared_ptr<Private> signer;
-  if (!sign_path_.empty()) {
-    TENSORD_ASSIGN_OR_RETURN(KeyPtr key, ReadPrivate(sign_path_));
-    const std::string public_key = PublicOf(key.get());
-    signer = std::make_shared<Private>(Private{std::move(key), IdOf(public_key)});
-    if (trust_path_.empty()) trusted[signer->id] = {"own", public_key};
-  }
-  private_ = std::move(signer);
   trusted_ = std::move(trusted);
+  return absl::OkStatus();
+}
+
+absl::Status Keys::LoadSigner() {
+  if (sign_path_.empty()) return absl::OkStatus();
+  TENSORD_ASSIGN_OR_RETURN(KeyPtr key, ReadPrivate(sign_path_));
+  const std::string public_key = PublicOf(key.get());
+  private_ = std::make_shared<Private>(Private{std::move(key), IdOf(public_key)});
+  if (trust_path_.empty()) trusted_ = {{private_->id, {"own", public_key}}};
   return absl::OkStatus();
 }
 

@@ -52,6 +52,8 @@ class Keys {
 
   Keys(std::string sign_path, std::string trust_path);
   absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LoadTrust() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LoadSigner() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string sign_path_;

@@ -8,6 +8,7 @@
 #include <absl/synchronization/mutex.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "server/fleet/resp.h"
@@ -16,12 +17,16 @@
 namespace tensord::fleet {
 namespace {
 
-using Command = std::vector<std::string>;
-
 constexpr uint64_t kPiece = 1 << 20;
 constexpr uint64_t kShort = 64 << 10;  // of answers that are no objects
 constexpr size_t kWritten = 4 << 20;   // at once, of commands that follow each other
 constexpr size_t kMostIdle = 8;        // connections
+
+struct Command {
+  std::vector<std::string> words;
+  std::set<RespReply::Kind> answers;  // besides kError
+  uint64_t bytes = kShort;            // of the answer, as expected
+};
 
 // The value that is there goes if it is still this one.
 constexpr char kRelease[] =
@@ -49,21 +54,28 @@ class Session {
   // Whether the server has said no more than it was asked.
   bool IsSound() const { return !reader_.HasMore(); }
 
-  // The answers to commands that are sent one behind the other, each of at most `most` bytes.
-  absl::StatusOr<std::vector<RespReply>> Run(const std::vector<Command>& commands, uint64_t most,
+  // The answers to commands that are sent one behind the other. Unavailable: one is of another
+  // kind, or they are all together larger than expected by more than a piece.
+  absl::StatusOr<std::vector<RespReply>> Run(const std::vector<Command>& commands,
                                              absl::Time deadline) {
     deadline_ = deadline;
     std::string bytes;
+    uint64_t left = kPiece;
     for (const Command& command : commands) {
-      AppendCommand(bytes, command);
+      left += command.bytes;
+      AppendCommand(bytes, command.words);
       if (bytes.size() < kWritten) continue;
       TENSORD_RETURN_IF_ERROR(connection_->Write(bytes, deadline));
       bytes.clear();
     }
     TENSORD_RETURN_IF_ERROR(connection_->Write(bytes, deadline));
     std::vector<RespReply> replies;
-    for (size_t i = 0; i < commands.size(); ++i) {
-      TENSORD_ASSIGN_OR_RETURN(RespReply reply, reader_.Next(most));
+    for (const Command& command : commands) {
+      TENSORD_ASSIGN_OR_RETURN(RespReply reply, reader_.Next(std::min(left, kPiece)));
+      if (reply.kind != RespReply::kError && !command.answers.contains(reply.kind)) {
+        return absl::UnavailableError(command.words[0] + " is answered by what is no answer to it");
+      }
+      left -= reply.text.size();
       replies.push_back(std::move(reply));
     }
     return replies;
@@ -85,20 +97,23 @@ class RedisTier : public Tier {
                                                               absl::Time deadline) override {
     std::vector<Command> commands;
     for (const Wanted& one : wanted) {
+      const uint64_t bytes = one.bytes == 0 ? kMostUnknownBytes : one.bytes;
       for (uint64_t piece = 0; piece < PiecesOf(one.bytes); ++piece) {
-        commands.push_back({"GET", KeyOf(one.name, piece)});
+        commands.push_back({{"GET", KeyOf(one.name, piece)},
+                            {RespReply::kBulk, RespReply::kNone},
+                            std::min(kPiece, bytes - piece * kPiece)});
       }
     }
-    TENSORD_ASSIGN_OR_RETURN(const auto replies, Run(commands, kPiece, deadline));
+    TENSORD_ASSIGN_OR_RETURN(auto replies, Run(commands, deadline));
     std::vector<std::optional<std::string>> all;
     size_t at = 0;
     for (const Wanted& one : wanted) {
       std::optional<std::string> value = "";
       for (uint64_t piece = 0; piece < PiecesOf(one.bytes); ++piece, ++at) {
-        const RespReply& reply = replies[at];
+        RespReply& reply = replies[at];
         if (reply.kind == RespReply::kError) return Refusal(reply);
-        if (reply.kind != RespReply::kBulk) value.reset();
-        if (value.has_value()) *value += reply.text;
+        if (reply.kind == RespReply::kNone) value.reset();
+        if (value.has_value()) *value += std::exchange(reply.text, "");
       }
       all.push_back(std::move(value));
     }
@@ -112,17 +127,17 @@ class RedisTier : public Tier {
     for (const Object& object : objects) {
       std::vector<Command>& commands = &object == &objects.back() ? last : rest;
       for (uint64_t piece = 0; piece < PiecesOf(object.value.size()); ++piece) {
-        Command set = {"SET", KeyOf(object.name, piece),
-                       object.value.substr(piece * kPiece, kPiece)};
+        std::vector<std::string> set = {"SET", KeyOf(object.name, piece),
+                                        object.value.substr(piece * kPiece, kPiece)};
         if (options_.expiry > absl::ZeroDuration()) {
           set.insert(set.end(), {"EX", absl::StrCat(absl::ToInt64Seconds(options_.expiry))});
         }
-        commands.push_back(std::move(set));
+        commands.push_back({std::move(set), {RespReply::kText}});
       }
     }
     for (const std::vector<Command>& commands : {std::move(rest), std::move(last)}) {
       if (commands.empty()) continue;
-      TENSORD_ASSIGN_OR_RETURN(const auto replies, Run(commands, kShort, deadline));
+      TENSORD_ASSIGN_OR_RETURN(const auto replies, Run(commands, deadline));
       for (const RespReply& reply : replies) {
         if (reply.kind == RespReply::kError) return Refusal(reply);
       }
@@ -137,7 +152,9 @@ class RedisTier : public Tier {
         absl::StrCat(std::max<int64_t>(1, absl::ToInt64Milliseconds(lifetime)));
     TENSORD_ASSIGN_OR_RETURN(
         const auto replies,
-        Run({{"SET", key, value, "NX", "PX", milliseconds}, {"GET", key}}, kShort, deadline));
+        Run({{{"SET", key, value, "NX", "PX", milliseconds}, {RespReply::kText, RespReply::kNone}},
+             {{"GET", key}, {RespReply::kBulk, RespReply::kNone}}},
+            deadline));
     for (const RespReply& reply : replies) {
       if (reply.kind == RespReply::kError) return Refusal(reply);
     }
@@ -147,16 +164,19 @@ class RedisTier : public Tier {
 
   absl::Status Release(const std::string& name, const std::string& value,
                        absl::Time deadline) override {
-    TENSORD_ASSIGN_OR_RETURN(const auto replies,
-                             Run({{"EVAL", kRelease, "1", KeyOf(name), value}}, kShort, deadline));
+    TENSORD_ASSIGN_OR_RETURN(
+        const auto replies,
+        Run({{{"EVAL", kRelease, "1", KeyOf(name), value}, {RespReply::kNumber}}}, deadline));
     return replies[0].kind == RespReply::kError ? Refusal(replies[0]) : absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<std::vector<RespReply>> Run(const std::vector<Command>& commands, uint64_t most,
+  absl::StatusOr<std::vector<RespReply>> Run(const std::vector<Command>& commands,
                                              absl::Time deadline) {
     if (std::unique_ptr<Session> session = TakeIdle()) {
-      auto replies = session->Run(commands, most, deadline);
+      auto replies = session->Run(commands, deadline);
+      // Something between may have forgotten this connection, and those that idle as long.
+      if (absl::IsDeadlineExceeded(replies.status())) DropIdle();
       // A server that was started anew, or that ends connections that idle, has lost this one:
       // every command may be given twice.
       if (!absl::IsUnavailable(replies.status())) {
@@ -165,7 +185,7 @@ class RedisTier : public Tier {
       }
     }
     TENSORD_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, LogIn(deadline));
-    auto replies = session->Run(commands, most, deadline);
+    auto replies = session->Run(commands, deadline);
     if (replies.ok()) Keep(std::move(session));
     return replies;
   }
@@ -185,12 +205,13 @@ class RedisTier : public Tier {
     }
     std::vector<Command> commands;
     if (!options_.user.empty()) {
-      commands.push_back({"AUTH", options_.user, password});
+      commands.push_back({{"AUTH", options_.user, password}, {RespReply::kText}});
     } else if (!password.empty()) {
-      commands.push_back({"AUTH", password});
+      commands.push_back({{"AUTH", password}, {RespReply::kText}});
     }
-    if (!options_.database.empty()) commands.push_back({"SELECT", options_.database});
-    TENSORD_ASSIGN_OR_RETURN(const auto replies, session->Run(commands, kShort, deadline));
+    if (!options_.database.empty())
+      commands.push_back({{"SELECT", options_.database}, {RespReply::kText}});
+    TENSORD_ASSIGN_OR_RETURN(const auto replies, session->Run(commands, deadline));
     for (const RespReply& reply : replies) {
       if (reply.kind == RespReply::kError) return Refusal(reply);
     }

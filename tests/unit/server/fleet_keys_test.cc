@@ -95,6 +95,21 @@ TEST_F(FleetKeysTest, ABrokenChangeLeavesKeysInForce) {
   EXPECT_THAT(reader->Problem(), HasSubstr("trust:1: a name and 64 hex digits"));
 }
 
+TEST_F(FleetKeysTest, AKeyIsStruckOffThoughThereIsNoneToSignWith) {
+  AddKey("lost");
+  const auto keys = OpenKeys();
+  const std::string sealed = Seal(*OpenKeys("lost"), TestName(), "body");
+  EXPECT_TRUE(Open(*keys, TestName(), sealed).ok());
+  std::filesystem::remove(KeyPath("key"));
+  std::string line, kept;
+  for (std::ifstream file(trust_); std::getline(file, line);) {
+    if (line.rfind("lost ", 0) != 0) kept += line + "\n";
+  }
+  Write(trust_, kept);
+  EXPECT_FALSE(Open(*keys, TestName(), sealed).ok());
+  EXPECT_THAT(keys->Problem(), HasSubstr("cannot read fleet_sign_key"));
+}
+
 TEST_F(FleetKeysTest, FilesAtFaultAreNamed) {
   EXPECT_THAT(Keys::Open("", "").status().ToString(), HasSubstr("fleet_trust"));
   EXPECT_THAT(Keys::Open(KeyPath("none"), "").status().ToString(), HasSubstr("none"));

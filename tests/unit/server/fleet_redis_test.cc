@@ -156,6 +156,23 @@ TEST_F(RedisTierTest, TroubleIsTrouble) {
   EXPECT_TRUE(absl::IsUnavailable(GetOf("").status())) << "closes";
   EXPECT_TRUE(absl::IsUnavailable(GetOf("$5\r\nval").status()));
   EXPECT_TRUE(absl::IsUnavailable(GetOf("$2000000\r\n").status())) << "larger than a piece";
+  EXPECT_TRUE(absl::IsUnavailable(GetOf("+OK\r\n").status())) << "to something else";
+  EXPECT_TRUE(absl::IsUnavailable(GetOf(":1\r\n").status()));
+}
+
+// One may be larger than it should, as it is when somebody wrote it anew; not all of them.
+TEST_F(RedisTierTest, AnswersTakeNoMoreMemoryThanWhatWasAskedForAndAPiece) {
+  const std::string large = "$1048576\r\n" + std::string(1 << 20, 'x') + "\r\n";
+  Server server(folder_ + "/s", [&](int fd) {
+    Hear(fd);
+    for (int i = 0; i < 3; ++i) {
+      if (send(fd, large.data(), large.size(), MSG_NOSIGNAL) < 0) break;
+    }
+  });
+  const absl::Time deadline = absl::Now() + absl::Seconds(5);
+  EXPECT_TRUE(tier_->Get({{"blob/ab", 5}}, deadline).ok());
+  const auto all = tier_->Get({{"blob/ab", 5}, {"blob/cd", 5}, {"blob/ef", 5}}, deadline);
+  EXPECT_TRUE(absl::IsUnavailable(all.status())) << all.status();
 }
 
 TEST_F(RedisTierTest, NobodyWaitsPastTheDeadline) {
@@ -192,6 +209,38 @@ TEST_F(RedisTierTest, ALostConnectionIsMadeAgain) {
     EXPECT_TRUE(tier_->Get({{"blob/ab"}}, absl::Now() + absl::Seconds(5)).ok());
   }
   EXPECT_EQ(server.connections, 3);
+}
+
+// As a firewall does with connections that nobody used over night, and tells nobody.
+TEST_F(RedisTierTest, ForgottenConnectionsAreGivenUpTogether) {
+  std::atomic<bool> forgets{false};
+  std::atomic<int> asked{0};
+  std::vector<std::thread> served;
+  {
+    Server server(folder_ + "/s", [&](int fd) {
+      served.emplace_back([&, fd = dup(fd), is_new = forgets.load()] {
+        for (char buffer[4096]; recv(fd, buffer, sizeof buffer, 0) > 0;) {
+          ++asked;
+          while (asked < 2) std::this_thread::yield();  // until both are connected
+          if (is_new || !forgets) Say(fd, "$-1\r\n");
+        }
+        close(fd);
+      });
+    });
+    const auto get = [&](absl::Duration within) {
+      return tier_->Get({{"blob/ab"}}, absl::Now() + within).status();
+    };
+    std::thread other([&] { EXPECT_TRUE(get(absl::Seconds(5)).ok()); });
+    EXPECT_TRUE(get(absl::Seconds(5)).ok());
+    other.join();
+    EXPECT_EQ(server.connections, 2);
+    forgets = true;
+    EXPECT_TRUE(absl::IsDeadlineExceeded(get(absl::Milliseconds(50))));
+    EXPECT_TRUE(get(absl::Seconds(5)).ok());
+    EXPECT_EQ(server.connections, 3);
+    tier_.reset();
+  }
+  for (std::thread& one : served) one.join();
 }
 
 }  // namespace fleet_redis_test

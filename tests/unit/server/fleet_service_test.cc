@@ -54,7 +54,6 @@ class FleetServiceTest : public ServerTest {
     host->service =
         std::make_unique<CompileService>(options, *std::move(store), "", host->fleet.get());
     host->frames = std::make_unique<FrameService>(FrameOptions(), host->service->store(),
-                                                  host->service->executor(),
                                                   host->service->metrics(), host->fleet.get());
     return host;
   }
@@ -268,6 +267,22 @@ TEST_F(FleetServiceTest, AFailedCompileGivesTheLeaseUp) {
     EXPECT_FALSE(failed.ok());
   }
   EXPECT_EQ(Stats(*one).fleet_put(), 0u);
+}
+
+TEST_F(FleetServiceTest, WhatADaemonThatEndsWillNotMakeIsAnothersToMake) {
+  const auto one = Open("one"), two = Open("two");
+  for (Host* host : {one.get(), two.get()}) Compile(*host, Request({"warm up"}));
+  one->service->Drain();
+  v1::CompileReply kept;
+  absl::Status status;
+  one->service->Compile(Request({"a"}).SerializeAsString(), {}, &kept,
+                        [&](absl::Status answer) { status = std::move(answer); });
+  while (one->service->Kept() == 0) absl::SleepFor(absl::Milliseconds(5));
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(Compile(*two, Request({"a"})).outcome(), v1::CompileReply::COMPILED);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(15)) << "half of a lease";
+  one->service->Abort();
+  EXPECT_TRUE(absl::IsUnavailable(status));
 }
 
 TEST_F(FleetServiceTest, HostsThatStartAtOnceCompileOnce) {

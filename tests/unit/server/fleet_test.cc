@@ -298,6 +298,29 @@ TEST_F(FleetTest, NobodyWaitsLongerThanALease) {
   EXPECT_LT(absl::Now() - start, absl::Milliseconds(1500));
 }
 
+// Not each for itself when the first one's lease is over.
+TEST_F(FleetTest, OneHostTakesOverForAllFromOneThatDied) {
+  options_.lease = absl::Milliseconds(400);
+  const auto dead = Host();
+  AskAndWait(*dead, true);
+  options_.lease = absl::Seconds(30);
+  std::vector<std::unique_ptr<Fleet>> hosts;
+  for (int i = 0; i < 5; ++i) hosts.push_back(Host());
+  std::vector<AnswerPtr> answers;
+  for (const auto& host : hosts) answers.push_back(Ask(*host, /*lease=*/true));
+  int next = -1;
+  ASSERT_TRUE(Eventually([&] {
+    for (int i = 0; i < 5; ++i) next = answers[i]->done.HasBeenNotified() ? i : next;
+    return next >= 0;
+  }));
+  absl::SleepFor(absl::Milliseconds(200));
+  Put(*hosts[next]);
+  for (int i = 0; i < 5; ++i) {
+    answers[i]->done.WaitForNotification();
+    EXPECT_EQ(answers[i]->status.ok(), i != next) << i << ": " << answers[i]->status;
+  }
+}
+
 TEST_F(FleetTest, NobodyWaitsLongerThanItWants) {
   const auto one = Host(), two = Host();
   AskAndWait(*one, true);
@@ -434,6 +457,8 @@ TEST_F(FleetTest, AServerThatTakesNothingStillGives) {
   for (int i = 0; i < 5; ++i) Put(*host, "more", TestName("more"));
   EXPECT_EQ(Stats(*host).fleet_errors(), 5u);
   EXPECT_EQ(Stats(*host).fleet_dropped(), 5u);
+  const std::string told = "refused the last time: OOM command not allowed";
+  EXPECT_EQ(Stats(*host).fleet_problem(), told);
   EXPECT_EQ(Stats(*host).fleet_breaker_open(), 0u);
   EXPECT_TRUE(AskAndWait(*host)->status.ok());
   // Nor does it lend: whoever would wait for another's compile compiles.
@@ -442,6 +467,22 @@ TEST_F(FleetTest, AServerThatTakesNothingStillGives) {
   }
   EXPECT_EQ(Stats(*host).fleet_errors(), 10u);
   EXPECT_EQ(Stats(*host).fleet_breaker_open(), 0u);
+  EXPECT_EQ(Stats(*host).fleet_problem(), told);
+  server_->put_status = absl::OkStatus();
+  Put(*host, "more", TestName("more"));
+  EXPECT_EQ(Stats(*host).fleet_problem(), "");
+}
+
+TEST_F(FleetTest, WhatIsDroppedIsAnothersTurn) {
+  options_.most_puts = 0;
+  const auto one = Host(), two = Host();
+  EXPECT_TRUE(absl::IsNotFound(AskAndWait(*one, true)->status));
+  const auto answer = Ask(*two, true);
+  EXPECT_FALSE(answer->done.WaitForNotificationWithTimeout(absl::Milliseconds(150)));
+  one->Put(TestName(), [] { return TestParcel("content", {}); });
+  EXPECT_TRUE(answer->done.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  EXPECT_TRUE(absl::IsNotFound(answer->status));
+  EXPECT_EQ(Stats(*one).fleet_dropped(), 1u);
 }
 
 TEST_F(FleetTest, StopAnswersWhoWaits) {

@@ -54,6 +54,21 @@ TEST_F(FolderTierTest, WhoMayUseTheRootMayUseAllOfIt) {
   EXPECT_EQ(info.st_mode & 0777, 0770u);
 }
 
+// As `chmod g+s` on a folder that the members of a group share.
+TEST_F(FolderTierTest, AGroupIsHandedDown) {
+  ASSERT_EQ(chmod(root_.c_str(), 02770), 0);
+  const bool may_chown = chown(root_.c_str(), uid_t(-1), 12345) == 0;
+  ASSERT_EQ(chmod(root_.c_str(), 02770), 0);  // which chown may take away
+  struct stat root, info;
+  ASSERT_EQ(stat(root_.c_str(), &root), 0);
+  EXPECT_TRUE(!may_chown || root.st_gid == 12345u);
+  ASSERT_TRUE(tier_->Put({{Path("a"), "one"}}, Soon()).ok());
+  ASSERT_EQ(stat((root_ + "/blob").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 02770u);
+  ASSERT_EQ(stat(FileOf("a").c_str(), &info), 0);
+  EXPECT_EQ(info.st_gid, root.st_gid);
+}
+
 TEST_F(FolderTierTest, NoMoreIsReadThanWasWanted) {
   ASSERT_TRUE(tier_->Put({{Path("a"), std::string(100, 'x')}}, Soon()).ok());
   const auto got = tier_->Get({{Path("a"), 10}}, Soon());
