@@ -165,7 +165,7 @@ absl::StatusOr<Selection> SelectAll(store::Store& store) {
 }
 
 absl::StatusOr<Selection> SelectJob(store::Store& store, const std::string& job) {
-  const v1::JobList list = server::ReadJobList(store, job);
+  TENSORD_ASSIGN_OR_RETURN(const v1::JobList list, server::ReadJobList(store, job));
   if (list.used().empty()) {
     return absl::NotFoundError(absl::StrCat("the store knows nothing that job '", job, "' used"));
   }

@@ -7,8 +7,8 @@
 
 #include "base/sha256.h"
 #include "server/fleet/programs.h"
-#include "server/fleet/quoted.h"
 #include "server/frames/shared_frames.h"
+#include "server/log/quoted.h"
 
 namespace tensord::archive {
 namespace {
@@ -83,8 +83,7 @@ absl::StatusOr<const Kind*> FindKind(const fleet::Name& name) {
   for (const Kind& kind : kKinds) {
     if (name.kind == kind.name) return &kind;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("nobody knows what '", fleet::Quoted(name.kind), "' is"));
+  return absl::InvalidArgumentError(absl::StrCat("nobody knows what '", Quoted(name.kind), "' is"));
 }
 
 }  // namespace
@@ -137,7 +136,7 @@ absl::StatusOr<fleet::Name> ParseName(const std::string& path) {
   const std::string key = slash == std::string::npos ? "" : FromHex(path.substr(slash + 1));
   fleet::Name name{path.substr(0, slash), key};
   if (key.size() != kSha256Bytes || name.Path() != path) {
-    return absl::DataLossError(absl::StrCat("'", fleet::Quoted(path), "' is no name of an object"));
+    return absl::DataLossError(absl::StrCat("'", Quoted(path), "' is no name of an object"));
   }
   return name;
 }

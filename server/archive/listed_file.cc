@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 #include "server/archive/contents.h"
 #include "server/fleet/folder_tier.h"
-#include "server/fleet/quoted.h"
+#include "server/log/quoted.h"
 
 namespace tensord::archive {
 namespace {
@@ -49,8 +49,7 @@ absl::StatusOr<Taken> ListedFile::Check() {
   }
   for (const auto& [name, entry] : reader_.entries()) {
     if (named.count(name) == 0) {
-      return absl::DataLossError(
-          absl::StrCat("nothing that it lists needs its ", fleet::Quoted(name)));
+      return absl::DataLossError(absl::StrCat("nothing that it lists needs its ", Quoted(name)));
     }
   }
   return found;

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "server/fleet/quoted.h"
+#include "server/log/quoted.h"
 #include "server/store/blobs.h"
 
 namespace tensord::archive {
@@ -98,7 +98,7 @@ absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, uint64_t size) {
 
 absl::Status CutShort(const std::string& within) {
   return absl::DataLossError(absl::StrCat(
-      "it is cut short", within.empty() ? "" : absl::StrCat(" within ", fleet::Quoted(within))));
+      "it is cut short", within.empty() ? "" : absl::StrCat(" within ", Quoted(within))));
 }
 
 }  // namespace
@@ -179,7 +179,7 @@ absl::Status TarReader::Scan(uint64_t size) {
     if (bytes.size() < padding + kBlock) return CutShort(last_);
     const std::string_view header = std::string_view(bytes).substr(padding);
     if (!IsZero(std::string_view(bytes).substr(0, padding))) {
-      return absl::DataLossError(absl::StrCat("it was changed behind ", fleet::Quoted(last_)));
+      return absl::DataLossError(absl::StrCat("it was changed behind ", Quoted(last_)));
     }
     at += padding;
     if (IsZero(header)) {
@@ -190,15 +190,15 @@ absl::Status TarReader::Scan(uint64_t size) {
     }
     auto found = ReadHeader(header);
     if (!found.has_value()) {
-      return absl::DataLossError(last_.empty() ? "it is no tar file as tensorctl writes it"
-                                               : absl::StrCat("it was changed at byte ", at,
-                                                              ", behind ", fleet::Quoted(last_)));
+      return absl::DataLossError(
+          last_.empty() ? "it is no tar file as tensorctl writes it"
+                        : absl::StrCat("it was changed at byte ", at, ", behind ", Quoted(last_)));
     }
     auto& [name, entry_bytes] = *found;
     at += kBlock;
     if (entry_bytes > size - at) return CutShort(name);
     if (!entries_.try_emplace(name, Entry{at, entry_bytes}).second) {
-      return absl::DataLossError(absl::StrCat("it has ", fleet::Quoted(name), " twice"));
+      return absl::DataLossError(absl::StrCat("it has ", Quoted(name), " twice"));
     }
     last_ = std::move(name);
     at += entry_bytes;

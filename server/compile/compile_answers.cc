@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a request ends: its reply, and what is kept of it in counters, log, jobs and traces.
-#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
 #include <spdlog/spdlog.h>
 
+#include "base/clock.h"
 #include "base/sha256.h"
-#include "server/compile/clock.h"
 #include "server/compile/compile_call.h"
 #include "server/fleet/programs.h"
+#include "server/log/quoted.h"
 #include "server/statistics/metrics.h"
 
 namespace tensord::server {
 namespace {
-
-// Text from outside, safe between the quotes of one log line.
-std::string Quoted(const std::string& text) {
-  constexpr size_t kLongest = 1000;
-  return absl::Utf8SafeCEscape(text.substr(0, kLongest));
-}
 
 uint32_t CountLaunches(const v1::Artifact& artifact) {
   uint32_t launches = 0;

@@ -13,7 +13,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "server/compile/clock.h"
+#include "base/clock.h"
 #include "server/compile/own_steps.h"
 #include "tensord/v1/requests.pb.h"
 

@@ -12,8 +12,8 @@
 #include <set>
 #include <system_error>
 
+#include "base/clock.h"
 #include "base/sha256.h"
-#include "server/compile/clock.h"
 #include "server/compile/request_bytes.h"
 #include "server/fleet/kernels.h"
 #include "server/program/keys.h"

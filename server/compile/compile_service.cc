@@ -11,9 +11,9 @@
 #include <chrono>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "base/version.h"
-#include "server/compile/clock.h"
 #include "server/compile/compile_call.h"
 #include "server/compile/request_bytes.h"
 #include "server/fleet/programs.h"
@@ -98,6 +98,13 @@ void CompileService::Compile(std::string request, RequestMemory::Share share,
   call->id = next_id_++;
   ++metrics_->requests;
   reply->set_request_id(call->id);
+  if (call->task.input.job.size() <= RequestMemory::kSmall) return Begin(call);
+  // Others' look-ups do not wait until it is parsed.
+  Wait(call);
+  executor_.Run([this, call] { Begin(call); });
+}
+
+void CompileService::Begin(const CallPtr& call) {
   if (const absl::Status status = Read(call, nullptr); !status.ok()) return Finish(call, status);
   if (!call->key.empty()) return Start(call);
   // The first request for a target asks a worker, which takes too long for an RPC thread.
@@ -196,9 +203,9 @@ void CompileService::StartFlight(const CallPtr& call) {
   call->joined = MonotonicNanoseconds();
   if (flights_.JoinOther(call->key, call->Queue(), call)) return;
   if (KeepWhileStopping(call)) return;
-  if (!flights_.JoinOrAdd(call->key, call->Queue(), cost, std::move(task), call)) {
-    return Refuse(call);
-  }
+  const auto displaced = flights_.JoinOrAdd(call->key, call->Queue(), cost, std::move(task), call);
+  if (!displaced) return Refuse(call);
+  for (const CallPtr& other : *displaced) Refuse(other);
   RunFlights();
 }
 
@@ -217,6 +224,7 @@ void CompileService::RefuseLate() {
     if (late.empty()) return;
     for (const CallPtr& call : late) {
       ++metrics_->waited_too_long;
+      GiveUpLease(call);
       call->Mark("queue", call->joined);
       Finish(call, absl::ResourceExhaustedError(absl::StrCat(
                        "waited ", absl::FormatDuration(options_.queue_limit),
@@ -236,6 +244,7 @@ void CompileService::Wait(const CallPtr& call) {
 // False: the daemon is not stopping.
 bool CompileService::KeepWhileStopping(const CallPtr& call) {
   if (!draining_) return false;
+  GiveUpLease(call);
   {
     absl::MutexLock lock(&kept_mutex_);
     if (!aborted_) {
@@ -254,8 +263,13 @@ uint64_t CompileService::Kept() const {
 
 void CompileService::Refuse(const CallPtr& call) {
   ++metrics_->rejected;
+  GiveUpLease(call);
   Finish(call, absl::ResourceExhaustedError(
                    absl::StrCat(options_.max_waiting, " requests wait already; try again later")));
+}
+
+void CompileService::GiveUpLease(const CallPtr& call) {
+  if (fleet_ != nullptr && !call->key.empty()) fleet_->GiveUp(fleet::ProgramName(call->key));
 }
 
 bool CompileService::TryStored(const CallPtr& call, std::atomic<uint64_t>& hits) {
@@ -372,6 +386,10 @@ void CompileService::Hello(v1::HelloReply* reply, Done done) {
     if (operators.ok()) fill(*operators);
     done(operators.status());
   });
+}
+
+void CompileService::PrepareGreeting() {
+  executor_.Run([this] { facts_.GetOperators().IgnoreError(); });
 }
 
 void CompileService::ListToolchains(v1::ToolchainList* reply, Done done) {

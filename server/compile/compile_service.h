@@ -59,8 +59,9 @@ class CompileService {
   ~CompileService();
 
   // `request` is a serialised CompileRequest and `share` the memory that is counted for it; `reply`
-  // must live until `done`. A stored program is answered before this returns. Callers (a job, or a
-  // process without one) compile in turn.
+  // must live until `done`. A small request's stored program is answered before this returns; large
+  // ones are read by a thread that answers questions. Callers (a job, or a process without one)
+  // compile in turn.
   // InvalidArgument, Unimplemented: the graph. ResourceExhausted: too many wait, or this one waited
   // too long. FailedPrecondition: no host compiler. Internal: the compiler failed. Unavailable: the
   // daemon is stopping. `came`: when it came, by the spans' clock, if it had to wait to be
@@ -70,11 +71,13 @@ class CompileService {
   RequestMemory& request_memory() { return memory_; }
   // What a neighbour of this service shares with it.
   store::Store* store() { return store_.get(); }
-  Executor* executor() { return &executor_; }
   Metrics* metrics() { return metrics_.get(); }
   JobLists* jobs() { return &jobs_; }
   CompileBoard& board() { return board_; }
   JobProcesses* processes() { return &processes_; }
+  // Finds out what Hello says, so that nobody waits for a worker's start; does not wait. Trouble is
+  // Hello's to tell.
+  void PrepareGreeting();
   void Hello(v1::HelloReply* reply, Done done);
   void ListToolchains(v1::ToolchainList* reply, Done done);
 
@@ -117,6 +120,8 @@ class CompileService {
   };
   using Flights = ProgramFlights<Task, CallPtr>;
 
+  // Reads the request, then Start, unless a worker is to be asked first.
+  void Begin(const CallPtr& call);
   absl::Status Read(const CallPtr& call, const WorkerFacts::Toolchain* toolchain);
   void Start(const CallPtr& call);
   void StartFlight(const CallPtr& call);
@@ -131,6 +136,8 @@ class CompileService {
   void RefuseLate();  // a thread's
   void Wait(const CallPtr& call);
   bool KeepWhileStopping(const CallPtr& call);
+  // This call does not make what the fleet may have left to this host.
+  void GiveUpLease(const CallPtr& call);
   void Refuse(const CallPtr& call);
   void Finish(const CallPtr& call, const absl::Status& status);
   void Note(const Call& call, uint64_t nanoseconds);

@@ -46,6 +46,26 @@ class FairQueue {
     return Item();
   }
 
+  // The last item of the longest line that stands in no other, where the line is longer than the
+  // caller's would be with one more.
+  Item LastOfLonger(const std::string& caller) const {
+    size_t own = 0;
+    const Line* longest = nullptr;
+    for (const Line& line : lines_) {
+      if (line.caller == caller) own = line.items.size();
+      if (longest == nullptr || line.items.size() > longest->items.size()) longest = &line;
+    }
+    if (longest == nullptr || longest->items.size() <= own + 1) return Item();
+    const auto is_alone = [&](const Item& item) {
+      return std::none_of(lines_.begin(), lines_.end(), [&](const Line& line) {
+        return &line != longest &&
+               std::find(line.items.begin(), line.items.end(), item) != line.items.end();
+      });
+    };
+    const auto found = std::find_if(longest->items.rbegin(), longest->items.rend(), is_alone);
+    return found == longest->items.rend() ? Item() : *found;
+  }
+
   // From every caller's line.
   void Remove(const Item& item) {
     for (auto line = lines_.begin(); line != lines_.end();) {

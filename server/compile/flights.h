@@ -5,7 +5,6 @@
 
 #include <absl/base/thread_annotations.h>
 #include <absl/synchronization/mutex.h>
-#include <absl/time/clock.h>
 #include <absl/time/time.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/compile/fair_queue.h"
 #include "server/pool/cost.h"
 
@@ -24,7 +24,7 @@ namespace tensord::server {
 
 // For programs. A flight waits for its turn, which callers have one after the other, is then up,
 // and lands when its leader calls Finish(). Waiters are callbacks, so that a waiting request holds
-// no thread. `Task` is what there is to do, kept until the flight's turn.
+// no thread. Times are of SteadyNow(). `Task` is what there is to do, kept until the flight's turn.
 template <class Task, class Waiter>
 class ProgramFlights {
  public:
@@ -35,20 +35,31 @@ class ProgramFlights {
   // Joins a flight that waits or is up; false, and nothing kept, where there is none. A flight that
   // waits has its turn when it is that of any who joined.
   bool JoinOther(const std::string& key, const std::string& caller, const Waiter& waiter,
-                 absl::Time now = absl::Now()) {
+                 absl::Time now = SteadyNow()) {
     absl::MutexLock lock(&mutex_);
     const auto found = flights_.find(key);
     if (found == flights_.end()) return false;
     Join(found->second, caller, waiter, now);
     return true;
   }
-  // Joins a flight, or else adds one that waits. False, and nothing kept: there is no room.
-  bool JoinOrAdd(const std::string& key, const std::string& caller, Cost cost, Task task,
-                 const Waiter& waiter, absl::Time now = absl::Now()) {
+  // Joins a flight, or else adds one that waits. Where there is no room, the last flight of whom
+  // most wait for goes, and those who joined it are returned, unless most are the caller's.
+  // Nothing, and nothing kept: there is no room.
+  std::optional<std::vector<Waiter>> JoinOrAdd(const std::string& key, const std::string& caller,
+                                               Cost cost, Task task, const Waiter& waiter,
+                                               absl::Time now = SteadyNow()) {
+    FlightPtr gone;  // a task may call others when it goes: not under the lock
+    std::vector<Waiter> everybody;
     absl::MutexLock lock(&mutex_);
     auto found = flights_.find(key);
     if (found == flights_.end()) {
-      if (flights_.size() >= most_) return false;
+      if (flights_.size() >= most_) {
+        gone = queue_.LastOfLonger(caller);
+        if (gone == nullptr) return std::nullopt;
+        everybody = TakeWaiting(*gone);
+        queue_.Remove(gone);
+        flights_.erase(gone->key);
+      }
       auto flight = std::make_shared<Flight>();
       flight->key = key;
       flight->cost = cost;
@@ -56,7 +67,7 @@ class ProgramFlights {
       found = flights_.emplace(key, std::move(flight)).first;
     }
     Join(found->second, caller, waiter, now);
-    return true;
+    return everybody;
   }
 
   struct Turn {
@@ -81,9 +92,7 @@ class ProgramFlights {
     auto node = flights_.extract(key);
     if (node.empty()) return {};
     --(node.mapped()->cost == Cost::kExpensive ? expensive_up_ : cheap_up_);
-    std::vector<Waiter> everybody;
-    for (Waiting& waiting : node.mapped()->waiting) everybody.push_back(std::move(waiting.waiter));
-    return everybody;
+    return TakeWaiting(*node.mapped());
   }
 
   // Removes and returns those who joined before `then` a flight that still waits. A flight that
@@ -111,7 +120,7 @@ class ProgramFlights {
   // The same, once there is somebody who has waited for `limit`. Empty: Stop() was called.
   std::vector<Waiter> AwaitLate(absl::Duration limit) {
     std::vector<Waiter> late;
-    while (late.empty() && AwaitAge(limit)) late = TakeLate(absl::Now() - limit);
+    while (late.empty() && AwaitAge(limit)) late = TakeLate(SteadyNow() - limit);
     return late;
   }
   void Stop() {
@@ -139,6 +148,11 @@ class ProgramFlights {
   };
   using FlightPtr = std::shared_ptr<Flight>;
 
+  static std::vector<Waiter> TakeWaiting(Flight& flight) {
+    std::vector<Waiter> everybody;
+    for (Waiting& waiting : flight.waiting) everybody.push_back(std::move(waiting.waiter));
+    return everybody;
+  }
   void Join(const FlightPtr& flight, const std::string& caller, const Waiter& waiter,
             absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!flight->up) queue_.Add(caller, flight);
@@ -162,7 +176,7 @@ class ProgramFlights {
   bool AwaitAge(absl::Duration limit) {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &ProgramFlights::SomebodyWaitsOrStopped));
-    return !mutex_.AwaitWithDeadline(absl::Condition(&stopped_), Oldest() + limit);
+    return !mutex_.AwaitWithTimeout(absl::Condition(&stopped_), Oldest() + limit - SteadyNow());
   }
 
   const int workers_;

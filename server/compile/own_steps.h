@@ -18,8 +18,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status.h"
-#include "server/compile/clock.h"
 #include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {

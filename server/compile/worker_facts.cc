@@ -37,6 +37,17 @@ std::string NoteName(const char* kind, const std::string& depends) {
   return absl::StrCat(kind, "-", ToHex(Sha256(depends)).substr(0, 32));
 }
 
+// More than there are kinds of GPUs and of CPUs' vectors.
+constexpr size_t kMostToolchains = 64;
+
+// A toolchain does not depend on sizes of caches and the like, of which clients may say any.
+v1::Target WhatItIsOf(const v1::Target& target) {
+  v1::Target part;
+  if (target.has_cpu()) part.mutable_cpu()->set_isa(target.cpu().isa());
+  if (target.has_cuda()) part.mutable_cuda()->set_sm(target.cuda().sm());
+  return part;
+}
+
 }  // namespace
 
 WorkerFacts::WorkerFacts(std::string worker_path, std::string cxx, std::string jit_settings,
@@ -63,7 +74,7 @@ std::optional<WorkerFacts::Toolchain> WorkerFacts::CachedToolchain(const v1::Tar
   const std::string binaries = Binaries();
   absl::MutexLock lock(&mutex_);
   Refresh(binaries);
-  const auto found = toolchains_.find(target.SerializeAsString());
+  const auto found = toolchains_.find(WhatItIsOf(target).SerializeAsString());
   if (found == toolchains_.end() || compiler_build_.empty()) return std::nullopt;
   const Known& known = found->second;
   if (!known.file.empty() && Stamp(known.file) != known.stamp) return std::nullopt;
@@ -81,7 +92,8 @@ absl::StatusOr<std::string> WorkerFacts::CompilerBuild(const std::string& binari
   return digest;
 }
 
-absl::StatusOr<WorkerFacts::Toolchain> WorkerFacts::GetToolchain(const v1::Target& target) {
+absl::StatusOr<WorkerFacts::Toolchain> WorkerFacts::GetToolchain(const v1::Target& whole) {
+  const v1::Target target = WhatItIsOf(whole);
   absl::MutexLock asking(&asking_);
   if (auto cached = CachedToolchain(target)) return *std::move(cached);
   const std::string binaries = Binaries();
@@ -106,6 +118,7 @@ absl::StatusOr<WorkerFacts::Toolchain> WorkerFacts::GetToolchain(const v1::Targe
   absl::MutexLock lock(&mutex_);
   Refresh(binaries);
   compiler_build_ = build;
+  if (toolchains_.size() >= kMostToolchains) toolchains_.clear();
   toolchains_[serialised] = known;
   return Toolchain{known.id, build};
 }

@@ -3,6 +3,7 @@
 #include <absl/strings/str_join.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <deque>
 #include <functional>
@@ -317,4 +318,8 @@ class CommandLine {
 }  // namespace
 }  // namespace tensord::server
 
-int main(int argc, char** argv) { return tensord::server::CommandLine().Run(argc, argv); }
+int main(int argc, char** argv) {
+  // A connection to the fleet's tier that was closed is an error there, not the end.
+  signal(SIGPIPE, SIG_IGN);
+  return tensord::server::CommandLine().Run(argc, argv);
+}

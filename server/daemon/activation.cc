@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -61,6 +62,31 @@ absl::StatusOr<std::optional<PassedSocket>> TakePassedSocket() {
   return PassedSocket{kFirstFd, std::move(path)};
 }
 
+absl::StatusOr<std::unique_ptr<OwnSocket>> OwnSocket::Listen(const std::string& path) {
+  const auto trouble = [&path](int error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", path, ": ", std::strerror(error)));
+  };
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return trouble(ENAMETOOLONG);
+  path.copy(address.sun_path, path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return trouble(errno);
+  std::unique_ptr<OwnSocket> made(new OwnSocket(fd, path));
+  unlink(path.c_str());
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      chmod(path.c_str(), 0600) != 0 || listen(fd, SOMAXCONN) != 0) {
+    return trouble(errno);
+  }
+  return made;
+}
+
+OwnSocket::~OwnSocket() {
+  unlink(path_.c_str());
+  close(fd_);
+}
+
 Acceptor::Acceptor(grpc::Server* server, int fd)
     : server_(server), fd_(fd), stop_(eventfd(0, EFD_CLOEXEC)), thread_([this] { Accept(); }) {
   TENSORD_CHECK(stop_ >= 0);
@@ -80,9 +106,10 @@ void Acceptor::Accept() {
     const int connection = accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (connection >= 0) {
       grpc::AddInsecureChannelFromFd(server_, connection);
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      // No descriptor or no memory at the moment: the connection stays in the queue.
       constexpr int kAWhileMs = 100;
-      poll(waits, 1, kAWhileMs);  // the connection stays in the queue
+      poll(waits, 1, kAWhileMs);
     }
   }
 }

@@ -15,6 +15,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/process.h"
 #include "base/version.h"
@@ -32,6 +34,7 @@
 #include "server/daemon/activation.h"
 #include "server/daemon/fill_stats.h"
 #include "server/daemon/large_rpc.h"
+#include "server/daemon/last_resort.h"
 #include "server/daemon/network_port.h"
 #include "server/daemon/page_questions.h"
 #include "server/daemon/rpc_service.h"
@@ -44,7 +47,14 @@ namespace tensord::server {
 namespace {
 
 constexpr int kMaxReplyBytes = 256 << 20;
+// Folders of one daemon's alone, beside its socket, begin so, and end with its process's number:
+// where kernels are made while the store's disk is full, and a store in place of one of no use. Of
+// daemons that have died they are removed: no other folder may have such a name.
+constexpr char kSpare[] = "jit-";
+constexpr char kPrivate[] = "private-store-";
 constexpr absl::Duration kFlush = absl::Seconds(5);
+// What a stop may take beside these: writing down what jobs used, ending threads.
+constexpr absl::Duration kRestOfStop = absl::Seconds(10);
 
 absl::Status SetUpLog(const Config& config) {
   try {
@@ -88,6 +98,8 @@ class SocketLock {
   ~SocketLock() {
     if (fd_ >= 0) close(fd_);
   }
+  // Another daemon may serve the socket, although this process still has the file open.
+  void Release() const { flock(fd_, LOCK_UN); }
 
  private:
   explicit SocketLock(int fd) : fd_(fd) {}
@@ -128,7 +140,7 @@ absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& r
     return opened;
   }
   opened.problem = absl::StrCat("the configured store is not in use: ", store.status().message());
-  opened.private_ = absl::StrCat(runtime_folder, "/store-", getpid());
+  opened.private_ = absl::StrCat(runtime_folder, "/", kPrivate, getpid());
   spdlog::warn(
       "event=store_fallback configured=\"{}\" using=\"{}\" why=\"{}\" "
       "effect=\"programs are lost when this daemon ends\"",
@@ -218,8 +230,9 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const CallCo
 // still served meanwhile. New work waits and is refused at the end, when its client can ask the
 // next daemon.
 void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
-                    CompileService& service, FrameService& frames, fleet::Fleet* fleet,
-                    const CallCounts& calls, const sigset_t& signals, uint64_t stop_seconds) {
+                    std::unique_ptr<OwnSocket> own, CompileService& service, FrameService& frames,
+                    fleet::Fleet* fleet, const CallCounts& calls, const sigset_t& signals,
+                    uint64_t stop_seconds) {
   // Who asks for the daemon's health learns it at once; who calls is still answered.
   server.GetHealthCheckService()->SetServingStatus(false);
   service.Drain();
@@ -229,12 +242,15 @@ void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
   while (calls.open > service.Kept() && CallCounts::Clock::now() < limit) {
     if (sigtimedwait(&signals, nullptr, &kTick) > 0) break;
   }
-  acceptor.reset();
+  // Who calls from now on waits for the next daemon, in the queue of a socket that was passed.
+  if (own == nullptr) acceptor.reset();
   if (calls.open > service.Kept()) spdlog::warn("event=abort calls={}", calls.open.load());
   service.jobs()->Flush();
   // What was compiled a moment ago is worth a moment to others.
   if (fleet != nullptr) fleet->Flush(absl::Now() + std::min(absl::Seconds(stop_seconds), kFlush));
   service.Abort();
+  acceptor.reset();
+  own.reset();
   // Time for the last answers to leave. A client that only keeps its connection open does not
   // notice a polite goodbye, so this is not the place to wait long.
   server.Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
@@ -245,16 +261,13 @@ int Fail(const char* event, const absl::Status& status) {
   return kExitError;
 }
 
-// Listens on `socket`, unless it was passed, and on `network`, unless it is null. The caller has
-// the socket's lock: one that is there was left behind, and gRPC replaces it. Unavailable: it
-// cannot.
-absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& socket, bool passed,
-                                                          NetworkPort* network, grpc::Service& rpc,
+// Listens on `network`, unless it is null; a socket's connections are handed to it (Acceptor).
+// Unavailable: it cannot.
+absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(NetworkPort* network, grpc::Service& rpc,
                                                           LargeRpc& large) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  if (!passed) builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
   if (network != nullptr) network->AddTo(builder);
   builder.RegisterService(&rpc);
   builder.RegisterCallbackGenericService(&large);
@@ -270,14 +283,11 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& soc
       .SetSyncServerOption(Sync::MAX_POLLERS, 1)
       .SetSyncServerOption(Sync::CQ_TIMEOUT_MSEC, 3600 * 1000);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || chmod(socket.c_str(), 0600) != 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", socket,
-        network == nullptr
-            ? ""
-            : absl::StrCat(", or on ", network->ToString(), " (listen_tls): is the port taken?")));
-  }
-  return server;
+  if (server != nullptr) return server;
+  return absl::UnavailableError(network == nullptr
+                                    ? "gRPC cannot start a server"
+                                    : absl::StrCat("cannot listen on ", network->ToString(),
+                                                   " (listen_tls): is the port taken?"));
 }
 
 }  // namespace
@@ -304,15 +314,14 @@ int RunDaemon(const Config& config) {
   }
   if (!lock.ok()) return Fail("start_failed", lock.status());
 
+  std::optional<LastResort> last_resort;  // of a stop, which ends with everything below
   const std::string runtime_folder = socket.substr(0, socket.rfind('/'));
   auto opened = OpenStore(config, runtime_folder);
   if (!opened.ok()) return Fail("store_failed", opened.status());
   const std::string store_root = opened->store->root();
   const std::string work_folder = WorkFolder(*opened->store);
-  // Where kernels are made while the store's disk is full.
-  constexpr char kPrefix[] = "jit-";
-  RemoveFoldersOfTheDead(runtime_folder, kPrefix);
-  const std::string spare_folder = absl::StrCat(runtime_folder, "/", kPrefix, getpid());
+  for (const char* prefix : {kSpare, kPrivate}) RemoveFoldersOfTheDead(runtime_folder, prefix);
+  const std::string spare_folder = absl::StrCat(runtime_folder, "/", kSpare, getpid());
   const absl::Cleanup remove_folders = [&] {
     std::error_code ignored;
     std::filesystem::remove_all(spare_folder, ignored);
@@ -330,10 +339,12 @@ int RunDaemon(const Config& config) {
   {
     const ServiceOptions options = MakeServiceOptions(config, *opened->store, spare_folder);
     CompileService service(options, std::move(opened->store), opened->problem, fleet->get());
-    FrameService frames(
-        {absl::Seconds(config.frame_lease_seconds), config.frame_limit, config.max_waiting},
-        service.store(), service.executor(), service.metrics(), fleet->get(), service.jobs(),
-        service.processes());
+    FrameService frames({.lease = absl::Seconds(config.frame_lease_seconds),
+                         .most_bytes = config.frame_limit,
+                         .max_waiting = config.max_waiting,
+                         .most_waiting_bytes = options.request_memory / 4},
+                        service.store(), service.metrics(), fleet->get(), service.jobs(),
+                        service.processes());
     const auto metrics = ServeMetrics(config, service, frames);
     Page page(AskServices(&service, &frames), config.ui);
     if (!config.ui.empty()) ServePage(page, config.ui);
@@ -341,10 +352,18 @@ int RunDaemon(const Config& config) {
     LargeRpc large(&service, &calls, options.queue_limit);
     const auto network = OpenNetworkPort(config, service.metrics());
     if (!network.ok()) return Fail("start_failed", network.status());
-    const auto server = StartServer(socket, passed->has_value(), network->get(), *rpc, large);
+    const auto server = StartServer(network->get(), *rpc, large);
     if (!server.ok()) return Fail("start_failed", server.status());
+    std::unique_ptr<OwnSocket> own;
+    if (!passed->has_value()) {
+      auto listening = OwnSocket::Listen(socket);
+      if (!listening.ok()) return Fail("start_failed", listening.status());
+      own = *std::move(listening);
+    } else if (chmod(socket.c_str(), 0600) != 0) {
+      return Fail("start_failed", absl::ErrnoToStatus(errno, "chmod " + socket));
+    }
     auto acceptor =
-        passed->has_value() ? std::make_unique<Acceptor>(server->get(), (*passed)->fd) : nullptr;
+        std::make_unique<Acceptor>(server->get(), own == nullptr ? (*passed)->fd : own->fd());
     if (*network != nullptr) {
       spdlog::info("event=listening address={} asks_for=\"{}\"", (*network)->ToString(),
                    (*network)->asks_for());
@@ -352,12 +371,17 @@ int RunDaemon(const Config& config) {
     spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
                  Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
     calls.Called();  // nobody could before
+    service.PrepareGreeting();
     const std::string why = WaitForEnd(signals, config.idle_exit, calls);
+    last_resort.emplace(absl::Seconds(config.stop_seconds) + kFlush + kRestOfStop,
+                        [&lock, listener = own == nullptr ? -1 : own->fd()] {
+                          if (listener >= 0) shutdown(listener, SHUT_RDWR);
+                          lock->Release();
+                        });
     spdlog::info("event=stopping why=\"{}\" calls={}", why, calls.open.load());
-    StopGracefully(**server, std::move(acceptor), service, frames, fleet->get(), calls, signals,
-                   config.stop_seconds);
+    StopGracefully(**server, std::move(acceptor), std::move(own), service, frames, fleet->get(),
+                   calls, signals, config.stop_seconds);
   }
-  if (!passed->has_value()) unlink(socket.c_str());
   spdlog::info("event=stopped");
   return kExitOk;
 }

@@ -2,24 +2,19 @@
 #include "server/frames/frame_service.h"
 
 #include <absl/strings/ascii.h>
-#include <absl/strings/escaping.h>
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
-#include <google/protobuf/arena.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/sha256.h"
-#include "server/compile/request_memory.h"
 #include "server/frames/check_frame.h"
 #include "server/frames/fields.h"
 #include "server/frames/frame_place.h"
+#include "server/log/quoted.h"
 #include "server/pool/stopping.h"
 #include "server/statistics/metrics.h"
 #include "tensord/v1/stats.pb.h"
@@ -31,6 +26,8 @@ namespace {
 // with what it knows.
 constexpr size_t kMostBytes = 128 << 20;
 constexpr size_t kMostFollowing = 256;
+// More than a client keeps.
+constexpr int kMostKnown = 1024;
 constexpr size_t kMostFollowingBytes = 8 << 20;
 
 constexpr int kMostUses = 4096;  // of a request
@@ -65,30 +62,6 @@ bool Fill(const store::FrameRow& row, const store::Record& record, v1::StoredFra
   return frame->mutable_frame()->ParseFromString(record.payload);
 }
 
-// Of a PutFrameRequest whose other fields may not parse; 0: none is found.
-uint64_t CaptureOf(const std::string& bytes) {
-  using google::protobuf::internal::WireFormatLite;
-  constexpr uint32_t kTag = WireFormatLite::MakeTag(v1::PutFrameRequest::kCaptureFieldNumber,
-                                                    WireFormatLite::WIRETYPE_VARINT);
-  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
-                                               static_cast<int>(bytes.size()));
-  uint64_t capture = 0;
-  while (const uint32_t tag = input.ReadTag()) {
-    const bool read =
-        tag == kTag ? input.ReadVarint64(&capture) : WireFormatLite::SkipField(&input, tag);
-    if (!read) break;
-  }
-  return capture;
-}
-
-std::string Short(const std::string& key) { return ToHex(key).substr(0, 12); }
-
-// Text from outside, safe between the quotes of one log line.
-std::string Quoted(const std::string& text) {
-  constexpr size_t kLongest = 1000;
-  return absl::Utf8SafeCEscape(text.substr(0, kLongest));
-}
-
 }  // namespace
 
 struct FrameService::Search {
@@ -104,18 +77,17 @@ struct FrameService::Search {
   OwnSteps* steps;  // or null
 };
 
-FrameService::FrameService(FrameOptions options, store::Store* store, Executor* executor,
-                           Metrics* metrics, fleet::Fleet* fleet, JobLists* jobs,
-                           JobProcesses* processes)
+FrameService::FrameService(FrameOptions options, store::Store* store, Metrics* metrics,
+                           fleet::Fleet* fleet, JobLists* jobs, JobProcesses* processes)
     : options_(options),
       store_(store),
-      executor_(executor),
       metrics_(metrics),
       shared_(fleet, store, options.most_bytes),
       jobs_(jobs),
       processes_(processes),
       captures_(options.lease, options.max_waiting),
       misses_(kMostMisses),
+      putting_(1),
       due_([this] { AnswerDue(); }) {}
 
 FrameService::~FrameService() {
@@ -141,7 +113,8 @@ FrameService::SearchPtr FrameService::Find(v1::FindFramesRequest request,
   search->code = request.code();
   search->environment = DigestOf(request.environment());
   search->place = PlaceOf(search->code, search->environment);
-  search->known = {request.known().begin(), request.known().end()};
+  const auto& known = request.known();
+  search->known = {known.begin(), known.begin() + std::min(known.size(), kMostKnown)};
   search->captures = request.captures();
   search->until = absl::Now() + absl::Milliseconds(request.wait_milliseconds());
   search->caller = request.caller();
@@ -272,8 +245,9 @@ void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl:
     ++(found ? metrics_->frames_found : metrics_->frames_not_found);
     if (processes_ != nullptr) processes_->AskedForFrames(search->caller, found, capture != 0);
   }
-  spdlog::debug("event=frames code={} frames={} following={} capture={}", Short(search->code),
-                search->reply->frames_size(), search->reply->following_size(), capture);
+  spdlog::debug("event=frames code={} frames={} following={} capture={}",
+                ToHex(search->code).substr(0, 12), search->reply->frames_size(),
+                search->reply->following_size(), capture);
   // The reply may be gone as soon as this returns.
   search->done(status);
 }
@@ -301,26 +275,6 @@ void FrameService::AnswerDue() {
   }
 }
 
-void FrameService::Put(std::string request, v1::PutFrameReply* reply, Done done) {
-  BeginTask();
-  executor_->Run([this, request = std::move(request), reply, done = std::move(done)] {
-    std::string place;
-    uint64_t capture = 0;
-    const absl::Status status = PutNow(request, reply, &place, &capture);
-    ++(status.ok() ? metrics_->frames_put : metrics_->frames_refused);
-    if (!status.ok()) spdlog::warn("event=frame_refused error=\"{}\"", Quoted(status.ToString()));
-    const auto ended = captures_.End(capture);
-    if (!place.empty()) shared_.Put(place, reply->key());
-    done(status);
-    if (ended.has_value() && *ended != place) {
-      shared_.GiveUp(*ended);
-      Settle(*ended);
-    }
-    if (!place.empty()) Settle(place);
-    EndTask();
-  });
-}
-
 void FrameService::BeginTask() {
   absl::MutexLock lock(&tasks_mutex_);
   ++tasks_;
@@ -329,53 +283,6 @@ void FrameService::BeginTask() {
 void FrameService::EndTask() {
   absl::MutexLock lock(&tasks_mutex_);
   --tasks_;
-}
-
-// A parsed frame takes many times its bytes, so it is gone after this, and of large ones there is
-// one at a time. `place`: that of the frame, when it is sound.
-absl::Status FrameService::PutNow(const std::string& bytes, v1::PutFrameReply* reply,
-                                  std::string* place, uint64_t* capture) {
-  const bool large = bytes.size() > RequestMemory::kSmall;
-  absl::Status status;
-  {
-    absl::MutexLockMaybe lock(large ? &large_ : nullptr);
-    google::protobuf::Arena arena;
-    auto& request = *google::protobuf::Arena::CreateMessage<v1::PutFrameRequest>(&arena);
-    if (!request.ParseFromString(bytes)) {
-      *capture = CaptureOf(bytes);
-      return absl::InvalidArgumentError("the request is not a PutFrameRequest");
-    }
-    *capture = request.capture();
-    status = Keep(request, reply);
-    if (status.ok()) {
-      *place = PlaceOf(request.frame().code().digest(), DigestOf(request.frame().environment()));
-    }
-  }
-  if (large) malloc_trim(0);
-  return status;
-}
-
-absl::Status FrameService::Keep(const v1::PutFrameRequest& request, v1::PutFrameReply* reply) {
-  if (request.frame().ByteSizeLong() > options_.most_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the frame has ", request.frame().ByteSizeLong(), " bytes; at most ",
-                     options_.most_bytes, " are kept (frame_limit)"));
-  }
-  if (!request.behind().empty()) TENSORD_RETURN_IF_ERROR(CheckDigest("behind", request.behind()));
-  TENSORD_RETURN_IF_ERROR(CheckFrame(request.frame()));
-  const std::string frame = request.frame().SerializeAsString();
-  const std::string key = Sha256(frame);
-  const store::FrameFacts facts = FactsOf(request.frame(), request.behind());
-  TENSORD_RETURN_IF_ERROR(store_->PutFrame(key, frame, facts));
-  reply->set_key(key);
-  NoteUse(request.caller().job(), key);
-  spdlog::info(
-      "event=frame key={} code={} name=\"{}\" guards={} graphs={} bytes={} caller={} job=\"{}\" "
-      "rank={}",
-      Short(key), Short(facts.code), Quoted(facts.qualified_name), facts.guards, facts.graphs,
-      frame.size(), request.caller().pid(), Quoted(request.caller().job()),
-      request.caller().rank());
-  return absl::OkStatus();
 }
 
 void FrameService::EndCapture(const v1::EndCaptureRequest& request) {

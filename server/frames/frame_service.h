@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "server/compile/executor.h"
+#include "base/threads.h"
 #include "server/compile/own_steps.h"
 #include "server/frames/captures.h"
 #include "server/frames/misses.h"
@@ -41,7 +41,8 @@ struct Metrics;
 struct FrameOptions {
   absl::Duration lease = absl::Seconds(30);  // of a capture
   uint64_t most_bytes = 63 << 20;            // of a frame
-  uint64_t max_waiting = 512;  // requests that wait for others' captures, and captures
+  uint64_t max_waiting = 512;              // requests that wait for others' captures, and captures
+  uint64_t most_waiting_bytes = 64 << 20;  // of frames that are to be stored; one always is
 };
 
 // Where a request comes from: numbers of processes mean something here, or nothing.
@@ -53,7 +54,7 @@ class FrameService {
   using Done = std::function<void(absl::Status)>;
 
   // All outlive the service; `fleet`, `jobs` and `processes` are null for none.
-  FrameService(FrameOptions options, store::Store* store, Executor* executor, Metrics* metrics,
+  FrameService(FrameOptions options, store::Store* store, Metrics* metrics,
                fleet::Fleet* fleet = nullptr, JobLists* jobs = nullptr,
                JobProcesses* processes = nullptr);
   // Stop() first if requests may still wait.
@@ -69,7 +70,8 @@ class FrameService {
   // Answers one that waits, if it does, with Cancelled: nobody is there any more to capture.
   void Cancel(const SearchPtr& search);
 
-  // `request`: a serialised PutFrameRequest. Written by a thread of the executor.
+  // `request`: a serialised PutFrameRequest. Stored by a thread for that, in the order of coming.
+  // ResourceExhausted: it is too large, or too much waits to be stored.
   void Put(std::string request, v1::PutFrameReply* reply, Done done);
   void EndCapture(const v1::EndCaptureRequest& request);
   absl::Status Use(const v1::UseFramesRequest& request);
@@ -82,9 +84,16 @@ class FrameService {
   void Stop();
 
  private:
+  // On putting_.
   absl::Status PutNow(const std::string& bytes, v1::PutFrameReply* reply, std::string* place,
                       uint64_t* capture);
   absl::Status Keep(const v1::PutFrameRequest& request, v1::PutFrameReply* reply);
+  // Answers who put it. `place`: where it lies; empty: nowhere. `capture`: it ends.
+  void EndPut(const absl::Status& status, const std::string& place, uint64_t capture,
+              const v1::PutFrameReply* reply, const Done& done);
+  // Of a frame that is to be stored; false: there is no room.
+  bool TakePutRoom(size_t bytes);
+  void GivePutRoom(size_t bytes);
   // Fills in what the job does not know; false: no frame of the code.
   bool LookUp(Search& search);
   // The same with what was found.
@@ -107,20 +116,20 @@ class FrameService {
 
   const FrameOptions options_;
   store::Store* const store_;
-  Executor* const executor_;
   Metrics* const metrics_;
   SharedFrames shared_;
   JobLists* const jobs_;
   JobProcesses* const processes_;
   Captures<SearchPtr> captures_;
   Misses misses_;
-  absl::Mutex large_;  // held while a large frame is parsed
   absl::Mutex tasks_mutex_;
-  int tasks_ ABSL_GUARDED_BY(tasks_mutex_) = 0;               // of the executor and of the fleet
+  int tasks_ ABSL_GUARDED_BY(tasks_mutex_) = 0;               // of putting_ and of the fleet
+  uint64_t put_bytes_ ABSL_GUARDED_BY(tasks_mutex_) = 0;      // of frames that wait for putting_
   std::set<SearchPtr> asking_ ABSL_GUARDED_BY(tasks_mutex_);  // the fleet
   absl::Mutex unrecorded_mutex_;
   std::map<std::string, uint64_t> unrecorded_ ABSL_GUARDED_BY(unrecorded_mutex_);  // by reason
-  std::thread due_;                                                                // runs AnswerDue
+  Threads putting_;  // one: a disk that hangs is to keep no thread of those that compile
+  std::thread due_;  // runs AnswerDue
 };
 
 }  // namespace tensord::server

@@ -2,12 +2,14 @@
 #include "server/jobs/job_lists.h"
 
 #include <absl/time/clock.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/sha256.h"
+#include "server/log/quoted.h"
 
 namespace tensord::server {
 namespace {
@@ -24,9 +26,12 @@ int64_t Today() { return absl::ToUnixSeconds(absl::Now()) / (24 * 3600); }
 
 fleet::Name JobName(const std::string& job) { return {kKind, Sha256(job)}; }
 
-v1::JobList ReadJobList(store::Store& store, const std::string& job) {
+absl::StatusOr<v1::JobList> ReadJobList(store::Store& store, const std::string& job) {
+  const auto bytes = store.GetJobList(JobName(job).key);
   v1::JobList list;
-  if (!list.ParseFromString(store.GetJobList(JobName(job).key)) || list.job() != job) list.Clear();
+  if (absl::IsNotFound(bytes.status()) || absl::IsDataLoss(bytes.status())) return list;
+  if (!bytes.ok()) return bytes.status();
+  if (!list.ParseFromString(*bytes) || list.job() != job) list.Clear();
   return list;
 }
 
@@ -106,10 +111,17 @@ void JobLists::Flush() {
       if (std::exchange(seen.is_new, false)) due.emplace_back(job, seen.names);
     }
   }
-  for (const auto& [job, names] : due) Write(job, names);
+  for (const auto& [job, names] : due) {
+    const absl::Status written = Write(job, names);
+    if (written.ok()) continue;
+    spdlog::warn("event=job_list_not_read job=\"{}\" error=\"{}\"", Quoted(job),
+                 written.ToString());
+    absl::MutexLock lock(&mutex_);  // it is tried again with what comes next
+    if (const auto seen = jobs_.find(job); seen != jobs_.end()) seen->second.is_new = true;
+  }
 }
 
-void JobLists::Write(const std::string& job, const std::set<std::string>& names) {
+absl::Status JobLists::Write(const std::string& job, const std::set<std::string>& names) {
   v1::JobList seen;
   seen.set_job(job);
   for (const std::string& name : names) {
@@ -117,15 +129,16 @@ void JobLists::Write(const std::string& job, const std::set<std::string>& names)
     use.set_name(name);
     use.set_day(Today());
   }
-  const v1::JobList before = ReadJobList(*store_, job);
+  TENSORD_ASSIGN_OR_RETURN(const v1::JobList before, ReadJobList(*store_, job));
   const std::string bytes = Merge(seen, before).SerializeAsString();
   const fleet::Name name = JobName(job);
   if (bytes != before.SerializeAsString()) store_->PutJobList(name.key, bytes);
-  if (fleet_ == nullptr) return;
+  if (fleet_ == nullptr) return absl::OkStatus();
   // Also when the store knew all of it: the tier may have lost it, or have been away.
   fleet_->Add(name, [bytes]() -> absl::StatusOr<fleet::Blob> {
     return fleet::Blob{Sha256(bytes), "", bytes};
   });
+  return absl::OkStatus();
 }
 
 }  // namespace tensord::server

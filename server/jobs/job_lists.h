@@ -26,8 +26,8 @@ namespace tensord::server {
 
 // Under what a job's list lies in a tier.
 fleet::Name JobName(const std::string& job);
-// What the store knows of a job; empty: nothing.
-v1::JobList ReadJobList(store::Store& store, const std::string& job);
+// What the store knows of a job; empty: nothing, or what is damaged. A status is the disk's.
+absl::StatusOr<v1::JobList> ReadJobList(store::Store& store, const std::string& job);
 // Both together, each name with its last day of use, in order. Names that were not used for 30 days
 // go, and those that were not used for longest where there are more than 16,384.
 v1::JobList Merge(const v1::JobList& one, const v1::JobList& other);
@@ -52,7 +52,8 @@ class JobLists {
   };
 
   void Run();  // a thread's
-  void Write(const std::string& job, const std::set<std::string>& names);
+  // Nothing while the disk does not say what was known before: it would be lost.
+  absl::Status Write(const std::string& job, const std::set<std::string>& names);
 
   store::Store* const store_;
   fleet::Fleet* const fleet_;

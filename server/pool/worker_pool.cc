@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/clock.h"
 #include "server/pool/stopping.h"
 #include "server/statistics/metrics.h"
 
@@ -144,10 +145,10 @@ absl::StatusOr<v1::WorkerReply> WorkerPool::Call(absl::Span<const std::string_vi
                                                  Cost cost, absl::Duration& budget,
                                                  const OnUnit& on_unit) {
   TENSORD_ASSIGN_OR_RETURN(Slot * slot, Acquire(cost));
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, budget, on_unit);
   if (reply.ok()) reply->set_pid(static_cast<uint32_t>(slot->process->pid()));
-  budget -= absl::Now() - start;
+  budget -= SteadyNow() - start;
   const bool own_limit = slot->process->HasOwnLimitOnly();
   Release(slot);
   if (!reply.ok()) {

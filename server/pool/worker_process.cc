@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/clock.h"
 #include "base/process.h"
 #include "server/pool/group_memory.h"
 #include "server/worker/framing.h"
@@ -91,12 +92,13 @@ bool WorkerProcess::Alive() const {
 
 absl::StatusOr<v1::WorkerReply> WorkerProcess::Call(absl::Span<const std::string_view> request,
                                                     absl::Duration limit, const OnUnit& on_unit) {
-  const absl::Time deadline = absl::Now() + limit;
+  const absl::Time deadline = SteadyNow() + limit;
   v1::WorkerReply reply;
   absl::Status status = WriteFrame(fd_, request, deadline);
   if (absl::IsInvalidArgument(status)) return status;  // nothing was sent
+  Looks looks{SteadyNow() + kLook};
   while (status.ok()) {
-    status = AwaitWord(deadline);
+    status = AwaitWord(deadline, looks);
     if (status.ok()) status = ReadFrame(fd_, &reply, deadline);
     if (!status.ok()) break;
     if (reply.has_units_done()) {
@@ -122,14 +124,20 @@ absl::StatusOr<v1::WorkerReply> WorkerProcess::Call(absl::Span<const std::string
   return absl::InternalError(absl::StrCat("cannot talk to the worker: ", status.message()));
 }
 
-absl::Status WorkerProcess::AwaitWord(absl::Time deadline) const {
+absl::Status WorkerProcess::AwaitWord(absl::Time deadline, Looks& looks) const {
   if (memory_bytes_ == 0) return AwaitReadable(fd_, deadline);
-  // Twice in a row: see MemoryBelow on children that are about to become programs.
+  // Twice in a row: see MemoryBelow on children that are about to become programs. Words that come
+  // faster than looks do not put them off.
   constexpr int kLooks = 2;
-  for (int above = 0; above < kLooks;) {
-    const absl::Status status = AwaitReadable(fd_, std::min(deadline, absl::Now() + kLook));
-    if (!absl::IsDeadlineExceeded(status) || absl::Now() >= deadline) return status;
-    above = MemoryBelow(pid_) > memory_bytes_ ? above + 1 : 0;
+  while (looks.above < kLooks) {
+    const absl::Status status = AwaitReadable(fd_, std::min(deadline, looks.next));
+    const absl::Time now = SteadyNow();
+    if (now >= looks.next) {
+      looks.above = MemoryBelow(pid_) > memory_bytes_ ? looks.above + 1 : 0;
+      looks.next = now + kLook;
+      if (looks.above >= kLooks) break;
+    }
+    if (!absl::IsDeadlineExceeded(status) || now >= deadline) return status;
   }
   return OverBudget(absl::StrCat("the worker and its compilers took more memory than the ",
                                  memory_bytes_,

@@ -70,8 +70,13 @@ class WorkerProcess {
  private:
   WorkerProcess(pid_t pid, int fd, uint64_t memory_bytes)
       : pid_(pid), fd_(fd), memory_bytes_(memory_bytes) {}
+  // At the memory of worker and compilers, of one request; times are of SteadyNow().
+  struct Looks {
+    absl::Time next;
+    int above = 0;  // that one after the other found too much
+  };
   // Until the worker says something. Internal: too much memory.
-  absl::Status AwaitWord(absl::Time deadline) const;
+  absl::Status AwaitWord(absl::Time deadline, Looks& looks) const;
   absl::Status Died();
 
   const pid_t pid_;

@@ -290,8 +290,9 @@ absl::StatusOr<ProgramPage> Index::Search(const ProgramQuery& wanted) {
 
 absl::StatusOr<std::vector<ProgramRow>> Index::Find(std::string_view prefix, uint32_t limit) {
   Query query = database_.Prepare("SELECT " TENSORD_PROGRAM_COLUMNS
-                                  " FROM programs WHERE key>=? AND substr(key,1,?)=? LIMIT ?");
-  query.BindBlob(prefix).Bind(static_cast<int64_t>(prefix.size())).BindBlob(prefix);
+                                  " FROM programs WHERE key BETWEEN ? AND ? LIMIT ?");
+  const std::string last = LastWith(prefix);
+  query.BindBlob(prefix).BindBlob(last);
   query.Bind(SqlLimit(limit));
   return AllRows(query, ProgramRowOf);
 }
@@ -359,6 +360,19 @@ absl::StatusOr<Totals> Index::Count() {
   if (!there) return absl::DataLossError("index: no totals");
   return Totals{static_cast<uint64_t>(query.Int(0)), static_cast<uint64_t>(query.Int(1)),
                 static_cast<uint64_t>(query.Int(2)), static_cast<uint64_t>(query.Int(3))};
+}
+
+absl::Status Index::CheckTotals(const std::function<bool()>& stops) {
+  const Database::Interrupts interrupts(database_, stops);
+  Query query = database_.Prepare(
+      "SELECT programs=(SELECT count(*) FROM programs) AND frames=(SELECT count(*) FROM frames) "
+      "AND frame_bytes=(SELECT ifnull(sum(record_bytes),0) FROM frames) AND bytes="
+      "frame_bytes+(SELECT ifnull(sum(record_bytes),0) FROM programs)+"
+      "(SELECT ifnull(sum(record_bytes),0) FROM kernels)+"
+      "(SELECT ifnull(sum(bytes),0) FROM blobs) FROM totals");
+  TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
+  if (there && query.Int(0) == 1) return absl::OkStatus();
+  return absl::DataLossError("index: its totals are not those of its rows");
 }
 
 absl::StatusOr<std::vector<std::string>> Index::Names(Query query) {

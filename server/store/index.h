@@ -139,6 +139,9 @@ class Index {
 
   // Keeps no count of its own: a row that every change of the tables changes too.
   absl::StatusOr<Totals> Count();
+  // Reads every row, until `stops` says otherwise. DataLoss: that row says something else than all
+  // others together.
+  absl::Status CheckTotals(const std::function<bool()>& stops);
 
   // Deletes files, a record before its blobs; called before the commit, so that an interrupted
   // eviction leaves rows without files, never files without rows.

@@ -142,8 +142,9 @@ absl::StatusOr<std::vector<FrameRow>> Index::ListFrames(uint32_t limit) {
 
 absl::StatusOr<std::vector<FrameRow>> Index::FindFrames(std::string_view prefix, uint32_t limit) {
   Query query = database_.Prepare("SELECT " TENSORD_FRAME_COLUMNS
-                                  " FROM frames WHERE key>=? AND substr(key,1,?)=? LIMIT ?");
-  query.BindBlob(prefix).Bind(static_cast<int64_t>(prefix.size())).BindBlob(prefix);
+                                  " FROM frames WHERE key BETWEEN ? AND ? LIMIT ?");
+  const std::string last = LastWith(prefix);
+  query.BindBlob(prefix).BindBlob(last);
   query.Bind(static_cast<int64_t>(limit));
   return AllRows(query, FrameRowOf);
 }

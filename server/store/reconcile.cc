@@ -216,6 +216,10 @@ void Store::RemoveStrayBlobs() {
 }
 
 void Store::Reconcile() {
+  if (!totals_checked_) {
+    index_.CheckTotals([this] { return IsClosing(); });
+    totals_checked_ = true;
+  }
   // What becomes new from here on is found the next time.
   index_.TakeIsNew();
   AddUnknown(

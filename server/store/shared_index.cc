@@ -26,6 +26,24 @@ absl::Status SharedIndex::Open() {
   return OpenOrRenew();
 }
 
+void SharedIndex::CheckTotals(const std::function<bool()>& stops) {
+  // By a connection of its own, which sees one moment of the database.
+  uint64_t inode = 0;
+  const absl::Status status = [&]() -> absl::Status {
+    bool empty = false;
+    auto index = [&] {
+      const FileLock lock(path_ + ".lock");
+      inode = InodeOf(path_);
+      return Index::Open(path_, &empty);
+    }();
+    return index.ok() ? index->CheckTotals(stops) : index.status();
+  }();
+  absl::MutexLock lock(&mutex_);
+  if (absl::IsDataLoss(status) && index_ != nullptr && inode == inode_) {
+    SetAsideDamaged(status);
+  }
+}
+
 absl::Status SharedIndex::Renew() {
   absl::MutexLock lock(&mutex_);
   SetAside("somebody asked for it");
@@ -43,7 +61,7 @@ absl::Status SharedIndex::OpenOrRenew() {
     status = OpenFile();
   }
   if (!absl::IsDataLoss(status)) return status;
-  SetAside(absl::StrCat("it is damaged (", status.message(), ")"));
+  SetAsideDamaged(status);
   return index_ == nullptr ? status : absl::OkStatus();
 }
 
@@ -77,9 +95,18 @@ void SharedIndex::SetAside(const std::string& why) {
   OpenFile().IgnoreError();
 }
 
+void SharedIndex::SetAsideDamaged(const absl::Status& damage) {
+  SetAside(absl::StrCat("it is damaged (", damage.message(), ")"));
+}
+
 bool SharedIndex::TakeIsNew() {
   absl::MutexLock lock(&mutex_);
   return std::exchange(is_new_, false);
+}
+
+void SharedIndex::Lacks() {
+  absl::MutexLock lock(&mutex_);
+  is_new_ = true;
 }
 
 uint64_t SharedIndex::BytesOnDisk() const {

@@ -5,7 +5,6 @@
 #define TENSORD_SERVER_STORE_SHARED_INDEX_H_
 
 #include <absl/base/thread_annotations.h>
-#include <absl/strings/str_cat.h>
 #include <absl/synchronization/mutex.h>
 
 #include <functional>
@@ -37,16 +36,22 @@ class SharedIndex {
     }
     auto result = f(*index_);
     if (!absl::IsDataLoss(StatusOf(result))) return result;
-    SetAside(absl::StrCat("it is damaged (", StatusOf(result).message(), ")"));
+    SetAsideDamaged(StatusOf(result));
     if (index_ == nullptr) return result;
     return f(*index_);
   }
 
+  // Whether what evictions go by is what the rows say, or else sets the index aside: a bit that
+  // flipped there would evict everything, or nothing. Reads all rows, while nobody waits, until
+  // `stops` says otherwise.
+  void CheckTotals(const std::function<bool()>& stops);
   // Sets the index aside, for a new one.
   absl::Status Renew();
   // True once after another index was opened than before: one that was damaged, of an older form or
-  // replaced, so that it may not hold what the files say.
+  // replaced, so that it may not hold what the files say; and after Lacks().
   bool TakeIsNew();
+  // It could not take what a file says.
+  void Lacks();
   // Of the database and its log.
   uint64_t BytesOnDisk() const;
 
@@ -62,6 +67,7 @@ class SharedIndex {
   // With the lock file held, as nobody renames meanwhile.
   absl::Status OpenFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetAside(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetAsideDamaged(const absl::Status& damage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
   const std::function<void(const std::string&)> warn_;

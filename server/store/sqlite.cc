@@ -62,7 +62,12 @@ Query& Query::BindText(std::string_view value) {
 }
 
 absl::StatusOr<bool> Query::Step() {
-  if (statement_ == nullptr) return SqliteStatus(db_, sqlite3_errcode(db_));
+  if (statement_ == nullptr) {
+    // Our own words are not understood where what the file says of its tables is damaged.
+    const int code = sqlite3_errcode(db_);
+    return code == SQLITE_ERROR ? absl::DataLossError(absl::StrCat("index: ", sqlite3_errmsg(db_)))
+                                : SqliteStatus(db_, code);
+  }
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
@@ -114,6 +119,21 @@ Database::Database(Database&& other) noexcept
 Database::~Database() {
   for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
   if (db_ != nullptr) sqlite3_close(db_);
+}
+
+Database::Interrupts::Interrupts(Database& database, const std::function<bool()>& stops)
+    : database_(database) {
+  constexpr int kStepsBetween = 100'000;
+  // SQLite's interface has the address without const.
+  auto* address = const_cast<std::function<bool()>*>(&stops);
+  const auto ask = [](void* stops) -> int {
+    return (*static_cast<std::function<bool()>*>(stops))();
+  };
+  sqlite3_progress_handler(database_.db_, kStepsBetween, ask, address);
+}
+
+Database::Interrupts::~Interrupts() {
+  sqlite3_progress_handler(database_.db_, 0, nullptr, nullptr);
 }
 
 absl::Status Database::Execute(const char* sql) {

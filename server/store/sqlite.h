@@ -6,12 +6,14 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/sha256.h"
 #include "base/status.h"
 
 namespace tensord::store {
@@ -74,6 +76,17 @@ class Database {
   // `sql` is a literal: statements are kept by its address. Null statements surface at Step().
   Query Prepare(const char* sql);
   int64_t Changes() const { return sqlite3_changes64(db_); }
+  // While it lives, statements end with a status when `stops` says so, which is asked now and then.
+  class Interrupts {
+   public:
+    Interrupts(Database& database, const std::function<bool()>& stops);
+    ~Interrupts();
+    Interrupts(const Interrupts&) = delete;
+    Interrupts& operator=(const Interrupts&) = delete;
+
+   private:
+    Database& database_;
+  };
   // Steps of SQLite's machine that the statements of Prepare() have taken so far, triggers'
   // included.
   uint64_t Work() const;
@@ -96,6 +109,11 @@ class Transaction {
   explicit Transaction(Database* database) : database_(database) {}
   Database* database_;
 };
+
+// No digest that begins with `prefix` is greater. With it such digests are a range of an index.
+inline std::string LastWith(std::string_view prefix) {
+  return std::string(prefix) + std::string(kSha256Bytes, '\xff');
+}
 
 }  // namespace tensord::store
 

@@ -329,7 +329,8 @@ absl::Status Store::WriteProgram(std::string_view key, const Record& record,
     programs_.Remove(key);
     return added;
   }
-  // A record that the index could not take is added when it is reconciled.
+  // A record that the index could not take is added when it is reconciled, which is soon.
+  if (!added.ok()) index_.Lacks();
   return absl::OkStatus();
 }
 
@@ -352,8 +353,12 @@ absl::Status Store::MakeRoom(uint64_t bytes) {
     TENSORD_ASSIGN_OR_RETURN(const Totals totals, Count());
     return totals.bytes + bytes;
   };
-  if (const auto now_taken = taken(); !now_taken.ok() || *now_taken <= options_.limit_bytes) {
-    return absl::OkStatus();
+  // What is made while nobody can count stays in memory.
+  TENSORD_ASSIGN_OR_RETURN(const uint64_t before, taken());
+  if (before <= options_.limit_bytes) return absl::OkStatus();
+  // Totals of before that are wrong would have everything evicted.
+  if (options_.background && !totals_checked_) {
+    return absl::UnavailableError("what the store holds is counted");
   }
   const Index::Drop drop = Dropping();
   // Below the limit by a tenth, so that not every publication evicts.
@@ -467,8 +472,8 @@ absl::StatusOr<std::string> Store::KeepRepro(const std::string& name, std::strin
   return path;
 }
 
-std::string Store::GetJobList(std::string_view job) {
-  return ReadFile(absl::StrCat(options_.root, "/jobs/", ToHex(job))).value_or("");
+absl::StatusOr<std::string> Store::GetJobList(std::string_view job) {
+  return ReadFile(absl::StrCat(options_.root, "/jobs/", ToHex(job)));
 }
 
 void Store::PutJobList(std::string_view job, std::string_view bytes) {

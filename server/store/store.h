@@ -167,8 +167,8 @@ class Store {
   void PutNote(const std::string& name, std::string_view value);
 
   // What a job used, by the digest of its name; the 256 that were written last stay. Nothing is
-  // served by it. Empty: none.
-  std::string GetJobList(std::string_view job);
+  // served by it. NotFound: nothing. Other statuses: the disk's.
+  absl::StatusOr<std::string> GetJobList(std::string_view job);
   void PutJobList(std::string_view job, std::string_view bytes);
 
   // Keeps a failing input under repros/, the newest 32 of them. Returns its path.
@@ -284,6 +284,7 @@ class Store {
   absl::Mutex state_mutex_;
   bool closing_ ABSL_GUARDED_BY(state_mutex_) = false;
   std::string problem_ ABSL_GUARDED_BY(state_mutex_);
+  std::atomic<bool> totals_checked_{false};  // by the first Reconcile()
   std::thread background_;
 };
 

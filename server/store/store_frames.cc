@@ -82,14 +82,18 @@ std::vector<FoundFrame> Store::FramesInMemory(const std::function<bool(const Fra
 
 std::vector<FoundFrame> Store::FramesOf(std::string_view code, std::string_view environment,
                                         const std::set<std::string>& known, uint64_t most_bytes) {
-  std::set<std::string> taken = known;
+  std::set<std::string> taken;
   std::vector<FoundFrame> listed = FramesInMemory(
-      [&](const FrameRow& row) { return IsOf(row.facts, code, environment); }, &taken);
+      [&](const FrameRow& row) {
+        return IsOf(row.facts, code, environment) && !known.contains(row.key);
+      },
+      &taken);
   auto rows = index_.With([&](Index& index) { return index.FramesOf(code, environment); });
   // That the index is in trouble is no reason to fail.
   if (rows.ok()) {
     for (FrameRow& row : *rows) {
-      if (taken.insert(row.key).second) listed.push_back({std::move(row), nullptr});
+      if (known.contains(row.key) || !taken.insert(row.key).second) continue;
+      listed.push_back({std::move(row), nullptr});
     }
   }
   SortByUse(listed);

@@ -45,8 +45,8 @@ absl::Status Store::WriteKernel(std::string_view kernel_key, const KernelRow& ro
   if (!there) TENSORD_RETURN_IF_ERROR(blobs_.Put(row.sha256, binary));
   TENSORD_RETURN_IF_ERROR(kernels_.Put(kernel_key, {{row.sha256}, row.facts, ""}, source));
   const Index::Kernel made = RowOfKernel(kernel_key, row.sha256, options_.now_ms());
-  // A record that the index could not take is added when it is reconciled.
-  index_.With([&](Index& index) { return index.AddKernels({made}); }).IgnoreError();
+  // A record that the index could not take is added when it is reconciled, which is soon.
+  if (!index_.With([&](Index& index) { return index.AddKernels({made}); }).ok()) index_.Lacks();
   return absl::OkStatus();
 }
 

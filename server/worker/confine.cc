@@ -11,6 +11,8 @@
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -36,16 +38,18 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kRead =
     LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+// Of the second and the third version, which headers may not know: renaming between folders, and
+// truncation.
+constexpr uint64_t kRefer = LANDLOCK_ACCESS_FS_MAKE_SYM << 1, kTruncate = kRefer << 1;
 // Of a file; a folder takes all that the kernel knows.
-constexpr uint64_t kFileRights =
-    LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE;
+constexpr uint64_t kFileRights = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE |
+                                 LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
 
-// Every right of the first version, and renaming between folders of the second. Those of later ones
-// (truncation, devices) are left as they are: a file that may not be opened for writing may not be
-// truncated by its descriptor.
+// Every right of the first version and those two. Devices' own calls, of a later one, are left as
+// they are.
 uint64_t HandledRights(long version) {
-  constexpr uint64_t kFirst = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
-  return version >= 2 ? kFirst | (kFirst + 1) : kFirst;
+  constexpr uint64_t kFirst = kRefer - 1;
+  return kFirst | (version >= 2 ? kRefer : 0) | (version >= 3 ? kTruncate : 0);
 }
 
 void Allow(int rules, const std::string& path, uint64_t rights) {
@@ -95,7 +99,13 @@ constexpr int kForbidden[] = {
     SYS_process_vm_readv,
     SYS_process_vm_writev,
     SYS_pidfd_getfd,
+    SYS_truncate,  // which kernels before Landlock's third version let through
     SYS_mount,
+    SYS_fsopen,
+    SYS_fsconfig,
+    SYS_fsmount,
+    SYS_move_mount,
+    SYS_open_tree,
     SYS_umount2,
     SYS_pivot_root,
     SYS_chroot,
@@ -131,29 +141,70 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #error "seccomp's name of this architecture is not known"
 #endif
 
+constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
+constexpr uint32_t kNewNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+
+class Filter {
+ public:
+  void Load(size_t offset) {
+    lines_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
+  }
+  // The lower half of a call's argument.
+  void LoadArgument(size_t number) {
+    Load(offsetof(seccomp_data, args) + number * sizeof(uint64_t));
+  }
+  void Return(uint32_t answer) { lines_.push_back(BPF_STMT(BPF_RET | BPF_K, answer)); }
+  // What follows, of `count` lines, is for what is loaded where `test` holds.
+  void If(uint16_t test, uint32_t value, uint8_t count) {
+    lines_.push_back(BPF_JUMP(static_cast<uint16_t>(BPF_JMP | test | BPF_K), value, 0, count));
+  }
+  void Unless(uint16_t test, uint32_t value, uint8_t count) {
+    lines_.push_back(BPF_JUMP(static_cast<uint16_t>(BPF_JMP | test | BPF_K), value, count, 0));
+  }
+  std::string Install() {
+    const sock_fprog filter = {static_cast<unsigned short>(lines_.size()), lines_.data()};
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0) return "";
+    return absl::StrCat("seccomp: ", strerror(errno));
+  }
+
+ private:
+  std::vector<sock_filter> lines_;
+};
+
 std::string ConfineSystemCalls() {
-  constexpr size_t kCount = std::size(kForbidden);
-  constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
-  std::vector<sock_filter> program = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, kRefuse),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-  };
+  Filter filter;
+  filter.Load(offsetof(seccomp_data, arch));
+  filter.Unless(BPF_JEQ, kArchitecture, 1);
+  filter.Return(kRefuse);
+  filter.Load(offsetof(seccomp_data, nr));
 #if defined(__x86_64__)
   // The numbers of x32, which are those of 64 bits with this bit.
   constexpr uint32_t kX32 = 0x40000000;
-  program.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kX32, kCount + 1, 0));
+  filter.If(BPF_JGE, kX32, 1);
+  filter.Return(kRefuse);
 #endif
-  for (size_t i = 0; i < kCount; ++i) {
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(kForbidden[i]),
-                               static_cast<uint8_t>(kCount - i), 0));
+  for (const int call : kForbidden) {
+    filter.If(BPF_JEQ, static_cast<uint32_t>(call), 1);
+    filter.Return(kRefuse);
   }
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, kRefuse));
-  const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0) return "";
-  return absl::StrCat("seccomp: ", strerror(errno));
+  // Its flags lie in memory; who asks for it does without.
+  filter.If(BPF_JEQ, SYS_clone3, 1);
+  filter.Return(SECCOMP_RET_ERRNO | ENOSYS);
+  filter.If(BPF_JEQ, SYS_clone, 4);
+  filter.LoadArgument(0);
+  filter.If(BPF_JSET, kNewNamespaces, 1);
+  filter.Return(kRefuse);
+  filter.Return(SECCOMP_RET_ALLOW);
+  // What types into the terminal that a daemon may have.
+  filter.If(BPF_JEQ, SYS_ioctl, 5);
+  filter.LoadArgument(1);
+  for (const uint32_t request : {TIOCSTI, TIOCLINUX}) {
+    filter.If(BPF_JEQ, request, 1);
+    filter.Return(kRefuse);
+  }
+  filter.Return(SECCOMP_RET_ALLOW);
+  return filter.Install();
 }
 
 // ---- Capabilities
@@ -192,26 +243,33 @@ void AddList(const char* variable, std::vector<std::string>& paths) {
   }
 }
 
-// Whether the compiler can make a shared library within the walls.
-bool CompilerWorksWithin(const Walls& walls, const std::string& program,
-                         const std::string& work_folder) {
+enum class Probe : int { kWorks = 0, kFails = 1, kUntried = 2 };
+
+// Whether the compiler can make a shared library, within the walls unless they are null.
+Probe CompilerWorks(const Walls* walls, const std::string& program,
+                    const std::string& work_folder) {
   const pid_t child = fork();
-  if (child < 0) return false;
+  if (child < 0) return Probe::kUntried;
   if (child == 0) {
-    Confine(walls);
+    const auto end = [](Probe probe) { _exit(static_cast<int>(probe)); };
+    if (walls != nullptr) Confine(*walls);
     std::string folder = absl::StrCat(work_folder, "/tmp-", getpid(), "-probe");
-    if (mkdir(folder.c_str(), 0700) != 0) _exit(1);
-    std::ofstream(folder + "/probe.cc") << "#include <cstdint>\nint64_t f() { return 1; }\n";
+    if (mkdir(folder.c_str(), 0700) != 0) end(Probe::kUntried);
+    std::ofstream source(folder + "/probe.cc");
+    source << "#include <cstdint>\nint64_t f() { return 1; }\n";
+    source.close();
     Command command;
     command.argv = {program, "-shared", "-fPIC", "probe.cc", "-o", "probe.so"};
     command.folder = folder;
     const auto result = RunProcess(command);
     std::error_code ignored;
     fs::remove_all(folder, ignored);
-    _exit(result.ok() && result->exit_code == 0 ? 0 : 1);
+    if (!source || !result.ok()) end(Probe::kUntried);
+    end(result->exit_code == 0 ? Probe::kWorks : Probe::kFails);
   }
   int status = 0;
-  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (waitpid(child, &status, 0) != child || !WIFEXITED(status)) return Probe::kUntried;
+  return static_cast<Probe>(WEXITSTATUS(status));
 }
 
 // Names the walls and the compiler's file as it is now.
@@ -284,10 +342,15 @@ Confinement ConfineWorker(const std::string& cxx, const std::string& nvrtc,
   const std::string program = FindProgram(cxx);
   const std::string known = absl::StrCat(work_folder, "/", ProbeName(walls, program));
   if (!program.empty() && access(known.c_str(), F_OK) != 0) {
-    if (!CompilerWorksWithin(walls, program, work_folder)) {
+    const auto within = [&] { return CompilerWorks(&walls, program, work_folder); };
+    const Probe probe = within();
+    if (probe == Probe::kWorks) std::ofstream(known) << program << "\n";
+    // Nobody is let out for a full disk, or for what somebody within has left in the folder: the
+    // compiler must have failed within, work without, and fail within again.
+    if (probe == Probe::kFails && CompilerWorks(nullptr, program, work_folder) == Probe::kWorks &&
+        within() == Probe::kFails) {
       return {{}, {absl::StrCat("everything (", program, " does not work within)")}};
     }
-    std::ofstream(known) << program << "\n";
   }
   return Confine(walls);
 }

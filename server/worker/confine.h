@@ -34,9 +34,9 @@ std::string Describe(const Confinement& confinement);
 Walls WallsFor(const std::string& cxx, const std::string& nvrtc,
                const std::vector<std::string>& work_folders);
 
-// Confines a worker, unless its compiler does not work within the walls, which is tried in a child
-// once and remembered in the first of `work_folders`: kernels matter more. Temporary files go there
-// from now on.
+// Confines a worker, unless its compiler fails within the walls and works without them, which is
+// tried in children: kernels matter more. That it works within is remembered in the first of
+// `work_folders`. Temporary files go there from now on.
 Confinement ConfineWorker(const std::string& cxx, const std::string& nvrtc,
                           const std::vector<std::string>& work_folders);
 

@@ -11,6 +11,8 @@
 #include <limits>
 #include <string>
 
+#include "base/clock.h"
+
 namespace tensord::server {
 namespace {
 
@@ -19,7 +21,7 @@ absl::Status WaitFor(int fd, short events, absl::Time deadline) {
     int timeout_ms = -1;
     if (deadline != absl::InfiniteFuture()) {
       // Rounded up: polling with 0 near the deadline would spin.
-      const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now()) + 1;
+      const int64_t left = absl::ToInt64Milliseconds(deadline - SteadyNow()) + 1;
       if (left <= 0) return absl::DeadlineExceededError("no answer in time");
       timeout_ms = static_cast<int>(std::min<int64_t>(left, std::numeric_limits<int>::max()));
     }

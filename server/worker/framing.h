@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Length-prefixed protobuf over a stream socket: 4 bytes little-endian, then the message.
+// Length-prefixed protobuf over a stream socket: 4 bytes little-endian, then the message. Deadlines
+// are of SteadyNow().
 #ifndef TENSORD_SERVER_WORKER_FRAMING_H_
 #define TENSORD_SERVER_WORKER_FRAMING_H_
 

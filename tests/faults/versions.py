@@ -79,6 +79,7 @@ class _Combination:
     def __init__(self, client: Build, daemon: Build, store: Build, folder: Path) -> None:
         self._client, self._daemon, self._store, self._folder = client, daemon, store, folder
         self._before = 0
+        self._newest_form = max(one.versions.get("kStoreForm", 0) for one in (daemon, store))
         self.wrong: list[str] = []
         self.lost: list[str] = []
         self.eager = 0
@@ -146,10 +147,12 @@ class _Combination:
         return any(self._daemon.versions.get(name) != client.versions.get(name)
                    for name in REFUSED_BY)  # fmt: skip
 
-    def _may_refuse_store(self) -> bool:
-        """Whether the store is in a form that came after this daemon."""
-        form = self._store.versions.get("kStoreForm", 0)
-        return self._daemon.versions.get("kStoreForm", form) < form
+    def _may_refuse_store(self, build: Build | None = None) -> bool:
+        """Whether the store's index is of a form that came after that of `build`, or of the daemon:
+        such a daemon leaves the store alone."""
+        # A bundle does not say; it is of no older form.
+        of = (build or self._daemon).versions
+        return of.get("kStoreForm", self._newest_form) < self._newest_form
 
     def _check_first(self, told: dict[str, Any] | None) -> None:
         """Programs are found by the compiler that made them, and by no other."""
@@ -207,10 +210,13 @@ class _Combination:
         """Nothing of the store is lost to those who made it."""
         store = self._folder / "store"
         for build in {one.name: one for one in (self._daemon, self._store)}.values():
+            if self._may_refuse_store(build):
+                continue
             programs, wrong = _verify(build, store)
             self.lost += wrong
             if programs < self._before:
                 self.lost.append(f"{programs} of {self._before} programs, says {build.name}")
+        refused = self._may_refuse_store(self._store)
         self._daemon, maker = self._store, self._daemon
         daemon = RealDaemon(self._folder, program=self._store.programs / "tensord")
         try:
@@ -218,7 +224,9 @@ class _Combination:
         finally:
             daemon.stop()
             self._daemon = maker
-        if told is not None and (told["stats"]["compiled"], told["stats"]["hits"]) != (0, PROGRAMS):
+        if told is None or (refused and told["store_problem"]):
+            return
+        if (told["stats"]["compiled"], told["stats"]["hits"]) != (0, PROGRAMS):
             self.lost.append(f"its maker: {told['stats']['compiled']} compiled")
 
 

@@ -154,7 +154,7 @@ TEST_F(AheadCompilerTest, ProgramsAreAddedToWhatTheJobUsed) {
   options.job = "train";
   const auto results = Run(*service, options, {GraphOf("a", false)});
   service->jobs()->Flush();
-  const v1::JobList list = ReadJobList(*service->store(), "train");
+  const v1::JobList list = ReadJobList(*service->store(), "train").value();
   ASSERT_EQ(list.used_size(), 1);
   EXPECT_EQ(list.used(0).name(), "program/" + ToHex(results[0].key));
   service->Abort();

@@ -4,6 +4,8 @@
 #include <absl/synchronization/notification.h>
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "base/sha256.h"
 #include "tensord/v1/stats.pb.h"
 #include "tests/unit/server/service_testing.h"
@@ -162,6 +164,27 @@ TEST_F(CompileServiceTest, BudgetIsARequestsAndNotAJobs) {
   const auto answer = Compile(*service, Request({"slow a", "slow b", "slow c", "slow d"}, "slow"));
   EXPECT_EQ(answer->status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(answer->status.message()), HasSubstr("left to the request"));
+}
+
+// The caller's thread is one of the few that receive everybody's requests.
+TEST_F(CompileServiceTest, LargeRequestsAreNotReadByTheCallersThread) {
+  auto service = Open();
+  v1::CompileRequest large = Request({"a"});
+  large.set_label(std::string(RequestMemory::kSmall, 'x'));
+  for (const auto& [request, elsewhere] : {std::pair(Request({"a"}), false), {large, true}}) {
+    Compile(*service, request);
+    v1::CompileReply reply;
+    absl::Notification done;
+    std::thread::id answered_by;
+    service->Compile(request.SerializeAsString(), {}, &reply, [&](const absl::Status& status) {
+      EXPECT_TRUE(status.ok()) << status;
+      answered_by = std::this_thread::get_id();
+      done.Notify();
+    });
+    done.WaitForNotification();
+    EXPECT_EQ(reply.outcome(), v1::CompileReply::HIT);
+    EXPECT_EQ(answered_by != std::this_thread::get_id(), elsewhere);
+  }
 }
 
 TEST_F(CompileServiceTest, WhoJoinsAFlightNeedsNoRoom) {

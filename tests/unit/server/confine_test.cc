@@ -8,6 +8,8 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -15,11 +17,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <thread>
 
 #include "base/process.h"
 
@@ -67,9 +71,13 @@ TEST_F(ConfineTest, FilesBelowTheWorkFolderAlone) {
     if (Opens("/tmp/tensord-confined", O_WRONLY | O_CREAT)) return 5;
     if (unlink((root_ + "/secret").c_str()) == 0) return 6;
     if (rename((work_ + "/new").c_str(), (root_ + "/new").c_str()) == 0) return 7;
+    if (truncate((root_ + "/secret").c_str(), 0) == 0) return 8;
+    if (!Opens(work_ + "/new", O_WRONLY | O_TRUNC) || !Opens("/dev/null", O_WRONLY | O_TRUNC)) {
+      return 9;
+    }
     return 0;
   });
-  EXPECT_TRUE(fs::exists(root_ + "/secret"));
+  EXPECT_EQ(fs::file_size(root_ + "/secret"), 1u);
 }
 
 TEST_F(ConfineTest, NoNetworkAndNobodyElsesMemory) {
@@ -77,6 +85,20 @@ TEST_F(ConfineTest, NoNetworkAndNobodyElsesMemory) {
     if (socket(AF_INET, SOCK_STREAM, 0) >= 0 || errno != EPERM) return 1;
     if (socket(AF_UNIX, SOCK_STREAM, 0) >= 0 || errno != EPERM) return 2;
     if (ptrace(PTRACE_ATTACH, getppid(), nullptr, nullptr) == 0 || errno != EPERM) return 3;
+    return 0;
+  });
+}
+
+TEST_F(ConfineTest, NoNamespacesAndNobodysTerminal) {
+  Within([] {
+    if (unshare(CLONE_NEWUSER) == 0 || errno != EPERM) return 1;
+    const long made = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr, nullptr, nullptr, 0);
+    if (made == 0) _exit(0);
+    if (made > 0 || errno != EPERM) return 2;
+    if (syscall(SYS_clone3, nullptr, 0) == 0 || errno != ENOSYS) return 3;
+    const char typed = 'x';
+    if (ioctl(0, TIOCSTI, &typed) == 0 || errno != EPERM) return 4;
+    std::thread([] {}).join();
     return 0;
   });
 }
@@ -138,7 +160,22 @@ TEST_F(ConfineTest, CompilerThatDoesNotWorkWithinIsLeftFree) {
   EXPECT_THAT(found.in_force, IsEmpty());
   EXPECT_THAT(Describe(found), StartsWith("missing: everything ("));
   EXPECT_THAT(Describe(found), HasSubstr("does not work within"));
-  EXPECT_FALSE(fs::exists(root_ + "/written"));
+}
+
+// Neither one that works nowhere, nor a folder in which nothing can be tried, opens the walls.
+TEST_F(ConfineTest, WhatCannotBeTriedIsWalledIn) {
+  const std::string script = root_ + "/c++";
+  std::ofstream(script) << "#!/bin/sh\nexit 1\n";
+  fs::permissions(script, fs::perms::owner_all);
+  const auto is_confined = [this](const std::string& cxx, const std::string& folder) {
+    const auto confined = [&] {
+      ConfineWorker(cxx, "", {folder});
+      _exit(Opens(root_ + "/secret", O_WRONLY));
+    };
+    EXPECT_EXIT(confined(), ::testing::ExitedWithCode(0), "") << cxx;
+  };
+  is_confined(script, work_);
+  is_confined("c++", root_ + "/none");
 }
 
 TEST_F(ConfineTest, TheProbeIsRemembered) {

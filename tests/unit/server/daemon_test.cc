@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <atomic>
@@ -89,6 +92,25 @@ TEST_F(DaemonTest, StaleSocketIsReplaced) {
   Wait(pid);
   EXPECT_TRUE(std::filesystem::exists(Socket()));
   Start();
+  EXPECT_NE(Connect(), nullptr);
+}
+
+// gRPC's own listener ends for good then.
+TEST_F(DaemonTest, ListensOnAfterItHadNoDescriptorLeft) {
+  const pid_t pid = Start();
+  ASSERT_NE(Connect(), nullptr);
+  const rlimit few{64, 64};
+  ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &few, nullptr), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  Socket().copy(address.sun_path, sizeof address.sun_path - 1);
+  std::vector<int> connections;
+  for (int i = 0; i < 100; ++i) {
+    connections.push_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(connections[i], reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  absl::SleepFor(absl::Milliseconds(300));
+  for (const int connection : connections) close(connection);
   EXPECT_NE(Connect(), nullptr);
 }
 
@@ -182,7 +204,7 @@ TEST_F(DaemonTest, UnusableStoreFallsBackToAPrivateOne) {
   v1::CompileReply reply;
   EXPECT_TRUE(Compile(*stub, Request({"a"}), &reply).ok());
   const v1::Stats stats = GetStats(*stub);
-  EXPECT_THAT(stats.store(), HasSubstr(folder_ + "/run/store-"));
+  EXPECT_THAT(stats.store(), HasSubstr(folder_ + "/run/private-store-"));
   EXPECT_THAT(stats.store_problem(), HasSubstr(folder_ + "/file"));
   EXPECT_THAT(Log(), HasSubstr("event=store_fallback"));
   kill(pid, SIGTERM);

@@ -14,6 +14,7 @@ namespace flights_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Optional;
 using ::testing::UnorderedElementsAre;
 
 using Flights = ProgramFlights<int, std::string>;
@@ -120,6 +121,20 @@ TEST(ProgramFlightsTest, RefusesMoreThanThereIsRoomFor) {
   EXPECT_EQ(flights.waiting(), 1u);
   flights.Finish("a1");
   Add(flights, "b", "b1");
+}
+
+TEST(ProgramFlightsTest, WhoFillsTheRoomMakesPlaceForOthers) {
+  Flights flights(1, 5);
+  Add(flights, "a", "up");
+  EXPECT_EQ(Next(flights), "up");
+  for (const char* key : {"a1", "a2", "a3", "a4"}) Add(flights, "a", key);
+  EXPECT_FALSE(flights.JoinOrAdd("a5", "a", Cost::kCheap, 0, "a5"));
+  Add(flights, "c", "a4");  // which is not a's alone any more
+  EXPECT_THAT(flights.JoinOrAdd("b1", "b", Cost::kCheap, 0, "b1"), Optional(ElementsAre("a3")));
+  EXPECT_THAT(flights.JoinOrAdd("b2", "b", Cost::kCheap, 0, "b2"), Optional(ElementsAre("a2")));
+  EXPECT_FALSE(flights.JoinOrAdd("b3", "b", Cost::kCheap, 0, "b3"));  // each has two
+  flights.Finish("up");
+  EXPECT_THAT(Order(flights), UnorderedElementsAre("a1", "a4", "b1", "b2"));
 }
 
 TEST(ProgramFlightsTest, WhoWaitedTooLongGoesAndOthersStay) {

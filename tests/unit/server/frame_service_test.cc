@@ -55,13 +55,12 @@ class FrameServiceTest : public ::testing::Test {
   }
   ~FrameServiceTest() override {
     service_.reset();
-    executor_.reset();
     std::filesystem::remove_all(root_);
   }
 
   void Start(FrameOptions options) {
     service_ = nullptr;
-    service_ = std::make_unique<FrameService>(options, store_.get(), executor_.get(), &metrics_);
+    service_ = std::make_unique<FrameService>(options, store_.get(), &metrics_);
   }
 
   // A request and what came of it.
@@ -135,7 +134,6 @@ class FrameServiceTest : public ::testing::Test {
   std::string root_;
   Metrics metrics_;
   std::unique_ptr<store::Store> store_;
-  std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(2);
   std::unique_ptr<FrameService> service_;
 };
 
@@ -233,6 +231,42 @@ TEST_F(FrameServiceTest, LargeFramesAreRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("frame_limit"));
   EXPECT_EQ(metrics_.frames_refused, 1u);
+}
+
+TEST_F(FrameServiceTest, WhatWaitsForTheStoreIsBounded) {
+  const size_t one = PutRequest("g0", std::string(400, 'x')).ByteSizeLong();
+  Start({.most_waiting_bytes = 5 * one / 2});
+  const auto capture = Find("f", 1), next = Find("f", 2);
+  std::string bytes[3];
+  for (int i = 0; i < 3; ++i) {
+    v1::PutFrameRequest request =
+        PutRequest(i == 2 ? "f" : "g" + std::to_string(i), std::string(400, 'x'));
+    if (i == 2) request.set_capture(capture->reply.capture());
+    bytes[i] = request.SerializeAsString();
+  }
+  absl::Notification first, all;
+  std::atomic<int> stored{0};
+  v1::PutFrameReply replies[3];
+  // The first is answered by the thread that stores, which is kept here.
+  service_->Put(bytes[0], &replies[0], [&](absl::Status) {
+    first.Notify();
+    all.WaitForNotification();
+  });
+  first.WaitForNotification();
+  for (int i = 0; i < 2; ++i) {
+    service_->Put(bytes[i], &replies[1],
+                  [&](const absl::Status& status) { stored += status.ok(); });
+  }
+  absl::Status refused;
+  service_->Put(bytes[2], &replies[2], [&](absl::Status status) { refused = std::move(status); });
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  // Its capture is another's, at once.
+  ASSERT_TRUE(next->Await());
+  EXPECT_NE(next->reply.capture(), 0u);
+  all.Notify();
+  for (int i = 0; i < 2000 && stored < 2; ++i) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(stored, 2);
+  EXPECT_TRUE(Put(PutRequest("f", std::string(400, 'x'))).ok()) << "there is room again";
 }
 
 TEST_F(FrameServiceTest, RequestThatDoesNotParseEndsItsCapture) {

@@ -33,7 +33,7 @@ std::vector<std::string> Names(const v1::JobList& list) {
 class JobListsTest : public archive::FilledStoreTest {
  protected:
   std::vector<std::string> Stored(const std::string& job) {
-    return Names(ReadJobList(*store_, job));
+    return Names(ReadJobList(*store_, job).value());
   }
 };
 
@@ -99,6 +99,28 @@ TEST_F(JobListsTest, TheStoreKeepsTheLatest) {
     kept += file.is_regular_file();
   }
   EXPECT_EQ(kept, 256u);
+}
+
+TEST_F(JobListsTest, WhatCannotBeReadIsNotReplaced) {
+  {
+    JobLists before(store_.get(), nullptr, absl::Hours(1));
+    before.Used("train", kOne);
+    before.Flush();
+  }
+  const std::string file = store_->root() + "/jobs/" + ToHex(JobName("train").key);
+  const std::string kept = file + ".kept";
+  std::filesystem::rename(file, kept);
+  std::filesystem::create_symlink(file, file);  // which cannot be read, and could be replaced
+  EXPECT_FALSE(ReadJobList(*store_, "train").ok());
+  JobLists lists(store_.get(), nullptr, absl::Hours(1));
+  lists.Used("train", kTwo);
+  lists.Flush();
+  EXPECT_TRUE(std::filesystem::is_symlink(file));
+  // It is tried again.
+  std::filesystem::remove(file);
+  std::filesystem::rename(kept, file);
+  lists.Flush();
+  EXPECT_EQ(Stored("train").size(), 2u);
 }
 
 TEST_F(JobListsTest, WhatIsDamagedIsGatheredAgain) {

@@ -95,6 +95,72 @@ TEST_F(StoreIndexTest, DamagedIndexIsSetAsideWithoutLosingAProgram) {
   Add(*store, "b");
 }
 
+// A flipped bit in a column's name, in what the file says of its tables.
+TEST_F(StoreIndexTest, IndexWithAnotherColumnIsMadeAnew) {
+  const std::string key = Add(*Open(), "a");
+  ChangeIndex(
+      "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql=replace(sql, 'compile_ns', "
+      "'compile_nq') WHERE name='programs'");
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  Add(*store, "b");
+  store->Reconcile();
+  EXPECT_EQ(store->List(10)->size(), 2u);
+  EXPECT_TRUE(store->Lookup(key).ok());
+  EXPECT_TRUE(fs::exists(IndexPath() + ".damaged"));
+}
+
+// A flipped bit in a number, which no page shows.
+TEST_F(StoreIndexTest, IndexWhoseTotalsAreWrongIsMadeAnew) {
+  const std::vector<std::string> changes = {
+      "UPDATE totals SET bytes=bytes+(1<<40)", "UPDATE totals SET programs=0",
+      "UPDATE totals SET frame_bytes=frame_bytes+1", "UPDATE blobs SET bytes=bytes+4096",
+      "UPDATE programs SET record_bytes=0"};
+  for (const std::string& change : changes) {
+    fs::remove_all(root_ + "/store");
+    const std::string key = Add(*Open(), "a");
+    const auto bytes = Open()->Count()->bytes;
+    ChangeIndex(change.c_str());
+    auto store = Open();
+    store->Reconcile();
+    EXPECT_TRUE(fs::exists(IndexPath() + ".damaged")) << change;
+    EXPECT_EQ(store->Count()->programs, 1u) << change;
+    EXPECT_LT(store->Count()->bytes, 2 * bytes) << change;
+    EXPECT_TRUE(store->Lookup(key).ok()) << change;
+  }
+}
+
+// Not by what is published before they are compared, either.
+TEST_F(StoreIndexTest, WrongTotalsEvictNothing) {
+  constexpr int kMany = 20;
+  for (int i = 0; i < kMany; ++i) Add(*Open(), std::to_string(i));
+  ChangeIndex("UPDATE totals SET bytes=bytes+(1<<40)");
+  StoreOptions options;
+  options.root = root_ + "/store";
+  options.limit_bytes = 1 << 30;
+  options.keep_ms = 0;
+  options.background = true;
+  auto store = *Store::Open(options);
+  Add(*store, "new");
+  for (int i = 0; i < 1000 && !fs::exists(IndexPath() + ".damaged"); ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  store.reset();
+  store = Open();
+  store->Reconcile();
+  // The new one may have been kept in memory meanwhile.
+  EXPECT_GE(store->Count()->programs, static_cast<uint64_t>(kMany));
+}
+
+TEST_F(StoreIndexTest, IndexThatIsSoundStays) {
+  auto store = Open();
+  for (const char* name : {"a", "b"}) Add(*store, name);
+  store->Reconcile();
+  store->Reconcile();
+  EXPECT_FALSE(fs::exists(IndexPath() + ".damaged"));
+  EXPECT_EQ(store->Count()->programs, 2u);
+}
+
 // Behind the header, which is all that opening looks at: every page of the database in turn.
 TEST_F(StoreIndexTest, IndexThatIsDamagedWhileInUseIsMadeAnew) {
   int made_anew = 0;
