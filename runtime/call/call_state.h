@@ -22,7 +22,7 @@ struct CuStreamOpaque;
 // What kernels have in place of an input whose address is not aligned.
 struct AlignedCopy {
   uint32_t buffer;          // on the input
-  Handle tensor = nullptr;  // owned; null where it is the buffer's handle: calls have it, too
+  Handle tensor = nullptr;  // owned; null once it is the buffer's handle: calls have it, too
 };
 
 struct CallState {

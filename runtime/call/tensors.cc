@@ -210,13 +210,17 @@ TensordError AllocateBuffer(CallState& state, uint32_t buffer) {
   return Adopt(state, buffer, tensor);
 }
 
-void FreeBuffer(CallState& state, uint32_t buffer) {
+void DropHandles(CallState& state, uint32_t buffer) {
   auto drop = [&state](uint32_t number) {
     Handle& handle = state.handles[number];
     if (handle != nullptr) state.torch->delete_tensor(std::exchange(handle, nullptr));
   };
   for (uint32_t view : state.program->buffers[buffer].views) drop(view);
   drop(buffer);
+}
+
+void FreeBuffer(CallState& state, uint32_t buffer) {
+  DropHandles(state, buffer);
   std::erase_if(state.realigned, [&](const AlignedCopy& copy) {
     if (copy.buffer != buffer) return false;
     if (copy.tensor != nullptr) state.torch->delete_tensor(copy.tensor);
@@ -246,7 +250,7 @@ TensordError GetTensor(CallState& state, uint32_t buffer, Handle* tensor) {
     state.handles[buffer] = *tensor;
     return TENSORD_OK;
   }
-  Handle root_tensor = state.handles[plan.root];  // of an input that is written: an aligned copy
+  Handle root_tensor = state.handles[plan.root];  // of an input that was written: an aligned copy
   if (root.storage == Storage::kInput && root_tensor == nullptr) {
     root_tensor = state.inputs[root.source].tensor;
   }

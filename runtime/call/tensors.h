@@ -35,7 +35,9 @@ void SetCudaEmpty(TensordEmptyFn fn);
 
 // Allocates an owned buffer, or one that stands alone beside this call's workspace.
 TensordError AllocateBuffer(CallState& state, uint32_t buffer);
-// Drops a buffer's tensor and those of its views.
+// Drops what this call made of a buffer for others: its tensor and those of its views.
+void DropHandles(CallState& state, uint32_t buffer);
+// The same, and an input's aligned copy.
 void FreeBuffer(CallState& state, uint32_t buffer);
 
 // Drops an input's tensor if it is the call's own, and what the call made of it.

@@ -31,6 +31,7 @@ void ForEachRoot(const TensordProgram& program, const StepPlan& step, const Use&
     case StepPlan::kFree:
     case StepPlan::kRelease:
     case StepPlan::kZeroFill:
+    case StepPlan::kBeginWrite:
       break;
   }
 }

@@ -68,11 +68,18 @@ class StepBuilder {
     if (storage == Storage::kConstant) {
       return Fail(TENSORD_CORRUPT, "buffer " + std::to_string(number) + " is constant");
     }
-    std::vector<uint32_t>& written = program_.written_inputs;
-    if (storage == Storage::kInput && std::ranges::find(written, number) == written.end()) {
-      written.push_back(number);
-    }
+    if (storage == Storage::kInput) WriteInput(number);
     return TENSORD_OK;
+  }
+
+  void WriteInput(uint32_t number) {
+    std::vector<uint32_t>& written = program_.written_inputs;
+    if (std::ranges::find(written, number) != written.end()) return;
+    const uint32_t root = program_.buffers[number].root;
+    const bool begins = std::ranges::none_of(
+        written, [&](uint32_t before) { return program_.buffers[before].root == root; });
+    if (begins && program_.input_alignment > 1) Push(StepPlan::kBeginWrite, root);
+    written.push_back(number);
   }
 
   TensordError AddLaunch(const v1::KernelLaunch& proto) {

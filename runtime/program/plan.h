@@ -111,8 +111,18 @@ struct ZeroFillPlan {
 };
 
 struct StepPlan {
-  enum Kind : uint8_t { kAllocate, kLaunch, kCall, kFree, kRelease, kZeroFill } kind;
-  uint32_t index;  // a buffer, a launch, a call, a buffer, an input's buffer, a filling
+  // kBeginWrite: before the first step that writes an input.
+  enum Kind : uint8_t {
+    kAllocate,
+    kLaunch,
+    kCall,
+    kFree,
+    kRelease,
+    kZeroFill,
+    kBeginWrite,
+  } kind;
+  // A buffer, a launch, a call, a buffer, an input's buffer, a filling, an input's buffer.
+  uint32_t index;
 };
 
 struct OutputPlan {

@@ -28,11 +28,6 @@ class Tensor {
   Handle handle_ = nullptr;
 };
 
-bool IsWritten(const TensordProgram& program, uint32_t root) {
-  return std::ranges::any_of(program.written_inputs,
-                             [&](uint32_t number) { return program.buffers[number].root == root; });
-}
-
 bool IsRealigned(const CallState& state, uint32_t root) {
   return std::ranges::any_of(state.realigned,
                              [&](const AlignedCopy& copy) { return copy.buffer == root; });
@@ -67,8 +62,7 @@ TensordError AlignInput(CallState& state, uint32_t number) {
   if (torch.get_data_ptr(copy.get(), &data) != 0) {
     return TorchFailed(torch, "cannot reach an input's data");
   }
-  AlignedCopy& aligned = state.realigned.emplace_back(number);
-  (IsWritten(*state.program, number) ? state.handles[number] : aligned.tensor) = copy.release();
+  state.realigned.emplace_back(number, copy.release());
   SetAddress(state, number, static_cast<char*>(data));
   return TENSORD_OK;
 }
@@ -106,6 +100,13 @@ TensordError AlignInputs(CallState& state) {
     }
   }
   return TENSORD_OK;
+}
+
+void GiveCopy(CallState& state, uint32_t buffer) {
+  const auto copy = std::ranges::find(state.realigned, buffer, &AlignedCopy::buffer);
+  if (copy == state.realigned.end()) return;
+  DropHandles(state, buffer);
+  state.handles[buffer] = std::exchange(copy->tensor, nullptr);
 }
 
 TensordError RestoreInputs(CallState& state) {

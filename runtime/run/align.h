@@ -10,8 +10,11 @@ namespace tensord::runtime {
 
 // Copies every misaligned input that a kernel takes, with all that its views reach, and has the
 // buffer's address be the copy's. Calls have the input itself, by whose place in its memory some
-// count (as_strided); where it is written, the copy. Lists them in the state's `realigned`.
+// count (as_strided). Lists them in the state's `realigned`.
 TensordError AlignInputs(CallState& state);
+
+// Before the first step that writes an input, of this buffer: calls have the copy from then on.
+void GiveCopy(CallState& state, uint32_t buffer);
 
 // After the last step: copies back what was written, and frees the copies.
 TensordError RestoreInputs(CallState& state);

@@ -114,6 +114,10 @@ TensordError RunSteps(CallState& state, Timer& timer) {
         TENSORD_TRY(DoZeroFill(state, step.index));
         break;
       }
+      case StepPlan::kBeginWrite:
+        if (!state.realigned.empty()) [[unlikely]]
+          GiveCopy(state, step.index);
+        break;
     }
   }
   return TENSORD_OK;

@@ -36,7 +36,8 @@ BAD = ("wrong", "failed", "crash", "hang")
 
 
 def ask(worker: Worker, task: Json) -> Json:
-    """The outcome of a program, as JSON; its death is an outcome too, and so is the device's."""
+    """The outcome of a program, as JSON; its death is an outcome too, and so is the device's. There
+    is none where torch's own operators ended the process that was drawing it."""
     try:
         outcome = worker.ask(task, PROGRAM_SECONDS)
         if outcome["cause"].startswith(DEVICE_LOST):
@@ -44,6 +45,8 @@ def ask(worker: Worker, task: Json) -> Json:
         return outcome
     except WorkerDiedError as death:
         kind = "hang" if death.hung else "crash"
+        if "seed" in task and "program" not in death.said:
+            kind = "invalid"
         return {**death.said, "kind": kind, "cause": kind, "message": str(death), "stats": {}}
 
 

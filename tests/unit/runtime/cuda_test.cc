@@ -309,6 +309,53 @@ TEST_F(RuntimeCuda, CallsHaveMisalignedInputsThemselvesAndKernelsAlignedResults)
   testing::Delete(x);
 }
 
+// A call before the first write counts from the start of the input's memory; one behind it sees
+// what was written.
+TEST_F(RuntimeCuda, CallsHaveMisalignedInputsThemselvesUntilTheyAreWritten) {
+  v1::Artifact artifact = Parse(R"(
+    format_version: 6 target { cuda { sm: 90 } } modules { kind: CUBIN }
+    inputs { name: "x" tensor { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 8 }
+             strides { constant: 1 } storage_offset { constant: 1 } } }
+    buffers { meta { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 8 }
+              strides { constant: 1 } storage_offset { constant: 1 } } input: 0 }
+    buffers { meta { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 2 }
+              strides { constant: 1 } storage_offset { constant: 1 } } view_of: 0 }
+    steps { call { op: "tensord::call_back" args { value { value: 0 } }
+                   args { value { value: 1 } } } }
+    steps { launch { function: "fill" buffers: 0 written: 0
+                     cuda { grid { constant: 1 } block: 32 } } }
+    steps { call { op: "tensord::call_back" args { value { value: 0 } }
+                   args { value { value: 1 } } } }
+  )");
+  Driver().bodies["fill"] = [](const uint64_t* w) {
+    EXPECT_EQ(w[0] % 16, 0u);
+    std::fill_n(At(w[0]), kCount, 7.0f);
+  };
+  struct Seen {
+    std::vector<TensordTensor> inputs;
+    std::vector<float> firsts;  // of inputs, and of their views
+  } seen;
+  const TensordOperatorFn look = [](void* to, const TensordOperatorCall* request) {
+    Seen& seen = *static_cast<Seen*>(to);
+    seen.inputs.push_back(request->args[0].tensor);
+    for (int i : {0, 1}) seen.firsts.push_back(*Data(request->args[i].tensor));
+    return 0;
+  };
+  tensord_set_operator_caller(look, &seen);
+  TensordTensor x = NewFake({kCount}, kCuda, 0, {0, 1, 2, 3, 4, 5, 6, 7}, 4);
+  TensordProgram* program = Load(artifact, "fill 1\n");
+  const int before = Fake().live_tensors;
+  ASSERT_EQ(Run(program, {x}), TENSORD_OK) << tensord_last_error();
+  ASSERT_EQ(seen.inputs.size(), 2u);
+  EXPECT_EQ(seen.inputs[0], x);
+  EXPECT_NE(seen.inputs[1], x);
+  EXPECT_THAT(seen.firsts, ElementsAre(0, 0, 7, 7));
+  EXPECT_EQ(*Data(x), 7);
+  EXPECT_EQ(Fake().live_tensors, before);
+  tensord_set_operator_caller(nullptr, nullptr);
+  testing::Delete(x);
+}
+
 // x[1:7:3] of a base is written; an as_strided view reads the element before it.
 TEST_F(RuntimeCuda, MisalignedInputsThatAreWrittenAreCopiedBack) {
   v1::Artifact artifact = Parse(R"(

@@ -30,6 +30,9 @@ namespace daemon_test {
 
 using ::testing::HasSubstr;
 
+// For ever, to a test: much else may run on the host.
+constexpr absl::Duration kLong = absl::Seconds(30);
+
 TEST_F(DaemonTest, ServesOverAClosedSocketAndStops) {
   const pid_t pid = Start();
   auto stub = Connect();
@@ -118,12 +121,12 @@ TEST_F(DaemonTest, EndsWhenIdle) {
   const auto start = absl::Now();
   EXPECT_EQ(Wait(Start({"--idle-exit", "1"})), kExitOk);
   EXPECT_GE(absl::Now() - start, absl::Seconds(1));
-  EXPECT_LT(absl::Now() - start, absl::Seconds(8));
+  EXPECT_LT(absl::Now() - start, kLong);
   EXPECT_THAT(Log(), HasSubstr("why=\"idle\""));
 }
 
 TEST_F(DaemonTest, IsNotIdleWhileSomebodyWaitsForFrames) {
-  Start({"--idle-exit", "2"});
+  Start({"--idle-exit", "4"});
   auto stub = Connect();
   v1::FindFramesRequest request;
   request.mutable_environment()->set_format(kFrameFormat);
@@ -132,7 +135,7 @@ TEST_F(DaemonTest, IsNotIdleWhileSomebodyWaitsForFrames) {
   request.mutable_environment()->set_options(Sha256("options"));
   request.set_code(Sha256("code"));
   request.set_captures(true);
-  request.set_wait_milliseconds(4000);
+  request.set_wait_milliseconds(6000);
   const auto find = [&] {
     v1::FindFramesReply reply;
     grpc::ClientContext context;
@@ -169,7 +172,7 @@ TEST_F(DaemonTest, DoesNotWaitForEverWhenStopping) {
   caller.join();
   EXPECT_FALSE(status.ok());
   EXPECT_EQ(Wait(pid), kExitOk);
-  EXPECT_LT(absl::Now() - start, absl::Seconds(6));
+  EXPECT_LT(absl::Now() - start, kLong);
 }
 
 TEST_F(DaemonTest, WorkersDieWithAKilledDaemon) {
@@ -188,7 +191,7 @@ TEST_F(DaemonTest, WorkersDieWithAKilledDaemon) {
   Wait(pid);
   caller.join();
   bool gone = false;
-  for (int i = 0; i < 200 && !gone; ++i) {
+  for (const absl::Time end = absl::Now() + kLong; !gone && absl::Now() < end;) {
     std::ifstream file("/proc/" + std::to_string(child) + "/stat");
     std::string number, name, state;
     gone = !(file >> number >> name >> state) || state == "Z";
@@ -253,7 +256,7 @@ TEST_F(DaemonTest, LargeRequestsAreReceivedWhenThereIsRoom) {
     v1::CompileReply reply;
     const absl::Time start = absl::Now();
     EXPECT_TRUE(Compile(*stub, Request({}), &reply).ok());  // what is small passes
-    EXPECT_LT(absl::Now() - start, absl::Seconds(kMemoryCanBeLimited ? 2 : 20));
+    EXPECT_LT(absl::Now() - start, kMemoryCanBeLimited ? absl::Seconds(2) : kLong);
     absl::SleepFor(absl::Milliseconds(5));
   }
   for (std::thread& caller : callers) caller.join();

@@ -64,7 +64,7 @@ class DaemonTest : public ServerTest {
     arguments.SetInt("grpc.use_local_subchannel_pool", 1);
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetMaxSendMessageSize(-1);
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 600; ++i) {
       auto stub = v1::Compiler::NewStub(grpc::CreateCustomChannel(
           "unix:" + Socket(), grpc::InsecureChannelCredentials(), arguments));
       grpc::ClientContext context;
