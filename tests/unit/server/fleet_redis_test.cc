@@ -181,15 +181,16 @@ TEST_F(RedisTierTest, NobodyWaitsPastTheDeadline) {
   const absl::Time start = absl::Now();
   const auto got = tier_->Get({{"blob/ab"}}, start + absl::Milliseconds(50));
   EXPECT_TRUE(absl::IsDeadlineExceeded(got.status())) << got.status();
-  EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));
+  EXPECT_LT(absl::Now() - start, kLong);
   end.Notify();
 }
 
 // A byte now and then is no answer either.
 TEST_F(RedisTierTest, NobodyWaitsForDrops) {
+  absl::Notification end;
   Server slow(folder_ + "/s", [&](int fd) {
     Hear(fd);
-    for (int i = 0; i < 50; ++i) {
+    while (!end.HasBeenNotified()) {
       send(fd, "$", 1, MSG_NOSIGNAL);
       absl::SleepFor(absl::Milliseconds(10));
     }
@@ -197,7 +198,8 @@ TEST_F(RedisTierTest, NobodyWaitsForDrops) {
   const absl::Time start = absl::Now();
   const auto got = tier_->Get({{"blob/ab"}}, start + absl::Milliseconds(100));
   EXPECT_TRUE(absl::IsDeadlineExceeded(got.status())) << got.status();
-  EXPECT_LT(absl::Now() - start, absl::Milliseconds(400));
+  EXPECT_LT(absl::Now() - start, kLong);
+  end.Notify();
 }
 
 TEST_F(RedisTierTest, ALostConnectionIsMadeAgain) {

@@ -23,6 +23,9 @@
 
 namespace tensord::fleet {
 
+// For ever, to a test: much else may run on the host.
+inline constexpr absl::Duration kLong = absl::Seconds(30);
+
 // What several tiers have together: the server.
 struct FakeServer {
   absl::Mutex mutex;
@@ -30,7 +33,8 @@ struct FakeServer {
   std::map<std::string, std::pair<std::string, absl::Time>> leases;
   absl::Status status;      // of every call
   absl::Status put_status;  // of those that write
-  absl::Duration delay;     // of every call, whatever its deadline
+  // Of every call, whatever its deadline; ends for all when it is set to zero.
+  absl::Duration delay;
   int calls = 0;
   int puts = 0;
 };
@@ -77,14 +81,10 @@ class FakeTier : public Tier {
 
  private:
   absl::Status Call() {
-    absl::Duration delay;
-    {
-      absl::MutexLock lock(&server_->mutex);
-      ++server_->calls;
-      delay = server_->delay;
-    }
-    absl::SleepFor(delay);
     absl::MutexLock lock(&server_->mutex);
+    ++server_->calls;
+    const auto speaks = [this] { return server_->delay == absl::ZeroDuration(); };
+    server_->mutex.AwaitWithTimeout(absl::Condition(&speaks), server_->delay);
     return server_->status;
   }
 
